@@ -1,0 +1,86 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace heddle {
+
+/// Element types of tensors and buffers. Names are those of safetensors.
+enum class DType : std::uint8_t {
+  f64,
+  f32,
+  bf16,
+  f16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8,
+  boolean,
+  f8_e4m3,
+  f8_e5m2,
+  u16,
+  u32,
+  u64
+};
+
+std::size_t dtype_bytes(DType type);
+/// "F32", "BF16", ... as safetensors spells them.
+std::string_view safetensors_name(DType type);
+/// "float32", "bfloat16", ... as PyTorch spells them.
+std::string_view torch_name(DType type);
+/// Both throw Error for an unknown name.
+DType dtype_from_safetensors(std::string_view name);
+DType dtype_from_torch(std::string_view name);
+bool is_floating(DType type);
+
+/// bfloat16: the upper half of an IEEE float. Conversion rounds to nearest even; NaN stays NaN.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(float value);
+  explicit operator float() const { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+};
+
+/// IEEE binary16. Conversion rounds to nearest even; overflow gives infinity.
+struct Float16 {
+  std::uint16_t bits = 0;
+  Float16() = default;
+  explicit Float16(float value);
+  explicit operator float() const;
+};
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+
+/// Converts `count` elements between floating types (f32, f64, bf16, f16), any pair. Source and target do not overlap
+/// unless they are the same type and address.
+void convert(const void* source, DType source_type, void* target, DType target_type, std::int64_t count);
+
+}  // namespace heddle

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace heddle {
+
+/// Lines on standard error, `heddle: note: ...` and `heddle: warning: ...`; thread-safe, one write each.
+void log_note(std::string_view text);
+void log_warning(std::string_view text);
+void log_error(std::string_view text);
+
+template <typename... Args>
+void note(fmt::format_string<Args...> format, Args&&... args) {
+  log_note(fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void warning(fmt::format_string<Args...> format, Args&&... args) {
+  log_warning(fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace heddle

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+namespace heddle {
+
+struct DataFile {
+  std::string path;
+  double weight = 1.0;
+};
+
+enum class Recompute { none, selective, full };
+enum class Precision { fp32, bf16, fp16 };
+
+/// Dynamic loss scaling as DeepSpeed's `fp16` section defines it. loss_scale 0: dynamic.
+struct LossScaling {
+  double loss_scale = 0;
+  int initial_scale_power = 16;
+  int loss_scale_window = 1000;
+  int hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double min_loss_scale = 1;
+};
+
+/// A schedule of learning rates: Hugging Face's name and arguments, or DeepSpeed's `scheduler` object.
+struct ScheduleConfig {
+  std::string type = "linear";               // Hugging Face's lr_scheduler_type, or DeepSpeed's scheduler.type
+  std::map<std::string, double> numbers;     // lr_scheduler_kwargs / params
+  std::map<std::string, std::string> words;  // those that are text (decay_type, warmup_type, ...)
+  bool deepspeed = false;
+  std::int64_t warmup_steps = 0;
+  double warmup_ratio = 0;
+};
+
+/// The run file after parsing, overriding and checking. Keys keep the names users know; see docs/run-file.md.
+struct RunConfig {
+  // model
+  std::string model_name_or_path, config_name, tokenizer_name;
+  std::optional<std::string> torch_dtype;
+  // data
+  std::vector<DataFile> train_file, validation_file;
+  std::int64_t max_length = 1024;
+  std::optional<bool> packing;  // absent: true when every row is plain text
+  bool shuffle = true;
+  std::optional<bool> add_bos, add_eos;
+  bool skip_bad_rows = false;  // on_bad_row: skip
+  std::string dataset_cache;
+  // steps
+  std::int64_t per_device_train_batch_size = 8, gradient_accumulation_steps = 1, per_device_eval_batch_size = 8;
+  std::int64_t max_steps = -1;  // -1: num_train_epochs decides
+  double num_train_epochs = 3.0;
+  std::uint64_t seed = 42;
+  std::int64_t eval_steps = 0, logging_steps = 1,
+               max_skipped_steps = 10;  // eval_steps 0: only where validation_file: at the end
+  std::int64_t early_stopping_patience = 0;
+  bool load_best_model_at_end = false;
+  // optimizer
+  std::string optim = "adamw";
+  double learning_rate = 5e-5, weight_decay = 0.0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8,
+         max_grad_norm = 1.0;
+  ScheduleConfig schedule;
+  // precision and memory
+  Precision precision = Precision::fp32;
+  LossScaling loss_scaling;
+  Recompute recompute = Recompute::none;
+  std::optional<std::uint64_t> device_memory;  // bytes
+  // layout
+  int ranks = 1;
+  int threads = 0;  // 0: all cores of the process
+  // dropout; absent: the model's config
+  std::optional<double> attention_dropout, hidden_dropout, embedding_dropout;
+  // output
+  std::string output_dir;
+  std::int64_t save_steps = 0, save_total_limit = 0;  // 0: none / no limit
+  double save_minutes = 0;
+  std::string resume_from_checkpoint = "auto";  // auto, false, or a path
+  bool report_to_tensorboard = false;
+};
+
+/// The run file with its overrides, checked; throws Error with file:line and the nearest known key.
+class RunFile {
+ public:
+  using Overrides = std::vector<std::pair<std::string, std::string>>;  // {"lora.r", "8"}
+  /// `path` is a YAML or JSON run file.
+  static RunFile load(const std::filesystem::path& path, const Overrides& overrides);
+  /// No file: for `heddle plan config.json --KEY VALUE`; `model` becomes config_name or model_name_or_path.
+  static RunFile from_overrides(const std::string& model, const Overrides& overrides);
+
+  const RunConfig& config() const { return config_; }
+  /// {KEY: {"value", "origin"}} of every key, defaults included.
+  nlohmann::json effective() const;
+  /// What a command needs beyond sound values: model, data, output_dir. Throws Error naming the key that is missing.
+  void require_training_keys() const;
+
+ private:
+  RunConfig config_;
+  std::vector<std::pair<std::string, std::pair<std::string, std::string>>> origins_;  // key -> (JSON text, origin)
+};
+
+}  // namespace heddle

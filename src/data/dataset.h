@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/batches.h"
+#include "data/tokenizer.h"
+
+namespace heddle {
+
+/// How rows are read and cut; the words are those of the run file.
+struct DatasetOptions {
+  struct File {
+    std::string path;
+    double weight = 1.0;
+  };
+  std::vector<File> files;
+  std::int64_t max_length = 1024;
+  std::optional<bool> packing;  ///< absent: true when every row is plain text
+  bool skip_bad_rows = false;
+  std::optional<bool> add_bos, add_eos;
+  std::int32_t vocab_size = 0;         ///< of the model: ids and labels must be below
+  std::filesystem::path cache_folder;  ///< empty: no cache on disk
+};
+
+/// Tokenized rows. A row of n tokens takes n-1 positions. Held in memory-mapped or heap arrays outside the step's
+/// arena.
+class Dataset {
+ public:
+  /// Reads .jsonl/.json (rows `text`, or `input_ids` with optional `labels`) and plain text files (.txt and others: the
+  /// file is one document). `tokenizer` may be null when all rows carry ids. Tokenizes in parallel, once: the
+  /// result is cached by content, tokenizer and options. Throws Error naming PATH:LINE.
+  static Dataset load(const DatasetOptions& options, const Tokenizer* tokenizer);
+  ~Dataset();
+  Dataset(Dataset&&) noexcept;
+  Dataset& operator=(Dataset&&) noexcept;
+
+  bool packed() const;
+  /// Trainable rows: rows of the files, or the packed rows of max_length positions made of them.
+  std::int64_t num_rows() const;
+  /// Positions and documents of a row.
+  std::int64_t row_tokens(std::int64_t row) const;
+  std::int64_t row_documents(std::int64_t row) const;
+  std::int64_t row_supervised_tokens(std::int64_t row) const;
+  /// Appends the row to a micro-batch.
+  void append_row(std::int64_t row, MicroBatch& batch) const;
+  /// "PATH:LINE" of the row's (first) source.
+  std::string source(std::int64_t row) const;
+
+ private:
+  Dataset();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Which rows each optimizer step takes. Depends on (seed, epoch) alone when shuffled; any step is found in O(1) memory
+/// and time in the number of steps before it.
+class BatchSchedule {
+ public:
+  struct Options {
+    bool shuffle = true;
+    std::uint64_t seed = 42;
+    std::int64_t micro_batch_rows = 8, accumulation = 1;
+  };
+  BatchSchedule(const Dataset& dataset, Options options);
+
+  std::int64_t steps_per_epoch() const;
+  /// Bounds for any micro-batch of any epoch: the sum over the longest rows.
+  std::int64_t token_capacity() const;
+  std::int64_t document_capacity() const;
+  /// Micro-batches of optimizer step `step`, from 0; the last step of an epoch takes what is left.
+  StepBatch step(std::int64_t step) const;
+
+ private:
+  const Dataset* dataset_;
+  Options options_;
+};
+
+}  // namespace heddle
