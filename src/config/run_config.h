@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,8 +35,9 @@ struct LossScaling {
 struct ScheduleConfig {
   std::string type = "linear";               // Hugging Face's lr_scheduler_type, or DeepSpeed's scheduler.type
   std::map<std::string, double> numbers;     // lr_scheduler_kwargs / params
-  std::map<std::string, std::string> words;  // those that are text (decay_type, warmup_type, ...)
+  std::map<std::string, std::string> words;  // those that are text (decay_type, ...) or true/false
   bool deepspeed = false;
+  bool has_warmup_of_run = false;  // DeepSpeed's warmup_num_steps is "auto": warmup_steps or warmup_ratio below
   std::int64_t warmup_steps = 0;
   double warmup_ratio = 0;
 };
@@ -86,22 +87,30 @@ struct RunConfig {
   bool report_to_tensorboard = false;
 };
 
+struct ResolvedRun;  // config/run_resolver.h
+
 /// The run file with its overrides, checked; throws Error with file:line and the nearest known key.
 class RunFile {
  public:
   using Overrides = std::vector<std::pair<std::string, std::string>>;  // {"lora.r", "8"}
   /// `path` is a YAML or JSON run file.
   static RunFile load(const std::filesystem::path& path, const Overrides& overrides);
+  /// The same from text; `name` stands for the file in errors and origins.
+  static RunFile parse(std::string_view text, const std::string& name, const Overrides& overrides);
   /// No file: for `heddle plan config.json --KEY VALUE`; `model` becomes config_name or model_name_or_path.
   static RunFile from_overrides(const std::string& model, const Overrides& overrides);
 
   const RunConfig& config() const { return config_; }
   /// {KEY: {"value", "origin"}} of every key, defaults included.
   nlohmann::json effective() const;
-  /// What a command needs beyond sound values: model, data, output_dir. Throws Error naming the key that is missing.
+  /// What training needs beyond sound values: model, data, output_dir. Throws Error naming the key that is missing, or
+  /// whose file is not there (relative paths are relative to the current folder).
   void require_training_keys() const;
 
  private:
+  RunFile(const ResolvedRun& run, std::string name);
+
+  std::string name_;  // of the run file, for errors
   RunConfig config_;
   std::vector<std::pair<std::string, std::pair<std::string, std::string>>> origins_;  // key -> (JSON text, origin)
 };

@@ -27,26 +27,37 @@ struct DatasetOptions {
   std::filesystem::path cache_folder;  ///< empty: no cache on disk
 };
 
+/// A row of a file as it is trained on, before packing; label i belongs to id i.
+struct Example {
+  std::vector<std::int32_t> input_ids, labels;
+  std::string source;  ///< "PATH:LINE"
+};
+
 /// Tokenized rows. A row of n tokens takes n-1 positions. Held in memory-mapped or heap arrays outside the step's
-/// arena.
+/// arena. Immutable once loaded; all members may be called from many threads at once.
 class Dataset {
  public:
   /// Reads .jsonl/.json (rows `text`, or `input_ids` with optional `labels`) and plain text files (.txt and others: the
-  /// file is one document). `tokenizer` may be null when all rows carry ids. Tokenizes in parallel, once: the
-  /// result is cached by content, tokenizer and options. Throws Error naming PATH:LINE.
+  /// file is one document). `tokenizer` may be null when all rows carry ids; it is not kept. Tokenizes in parallel,
+  /// once: the result is cached by content, tokenizer and options. Rows without a target are dropped in a warning that
+  /// names them. Throws Error naming PATH:LINE.
   static Dataset load(const DatasetOptions& options, const Tokenizer* tokenizer);
   ~Dataset();
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(Dataset&&) noexcept;
 
+  /// In file order, rows that were dropped left out. Packing changes none of them.
+  std::int64_t num_examples() const;
+  Example example(std::int64_t index) const;
+
   bool packed() const;
-  /// Trainable rows: rows of the files, or the packed rows of max_length positions made of them.
+  /// Trainable rows: rows of the files, or the packed rows of up to max_length positions made of them.
   std::int64_t num_rows() const;
   /// Positions and documents of a row.
   std::int64_t row_tokens(std::int64_t row) const;
   std::int64_t row_documents(std::int64_t row) const;
   std::int64_t row_supervised_tokens(std::int64_t row) const;
-  /// Appends the row to a micro-batch.
+  /// Appends the row to a micro-batch, which is empty at first or made of such rows.
   void append_row(std::int64_t row, MicroBatch& batch) const;
   /// "PATH:LINE" of the row's (first) source.
   std::string source(std::int64_t row) const;
@@ -58,7 +69,7 @@ class Dataset {
 };
 
 /// Which rows each optimizer step takes. Depends on (seed, epoch) alone when shuffled; any step is found in O(1) memory
-/// and time in the number of steps before it.
+/// and time in the number of steps before it. The data set must outlive it, and stay where it is.
 class BatchSchedule {
  public:
   struct Options {
@@ -70,14 +81,17 @@ class BatchSchedule {
 
   std::int64_t steps_per_epoch() const;
   /// Bounds for any micro-batch of any epoch: the sum over the longest rows.
-  std::int64_t token_capacity() const;
-  std::int64_t document_capacity() const;
+  std::int64_t token_capacity() const { return token_capacity_; }
+  std::int64_t document_capacity() const { return document_capacity_; }
   /// Micro-batches of optimizer step `step`, from 0; the last step of an epoch takes what is left.
   StepBatch step(std::int64_t step) const;
+  /// The same into a batch whose memory is used again.
+  void step(std::int64_t step, StepBatch& batch) const;
 
  private:
   const Dataset* dataset_;
   Options options_;
+  std::int64_t rows_per_step_ = 0, token_capacity_ = 0, document_capacity_ = 0;
 };
 
 }  // namespace heddle

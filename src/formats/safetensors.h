@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -22,9 +23,9 @@ struct StoredTensor {
   std::string file;                  // path, for messages
 };
 
-/// A safetensors file, memory-mapped and checked before anything is read: header length, JSON (duplicate keys), types,
-/// shapes that overflow, ranges that overlap, leave gaps or leave the file.
-/// https://github.com/huggingface/safetensors#format
+/// A safetensors file, memory-mapped. Everything the header says is checked when the file is opened, before any tensor
+/// is read: header length, JSON (duplicate keys), types, shapes that overflow, ranges that overlap, leave gaps or leave
+/// the file. https://github.com/huggingface/safetensors#format
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -32,10 +33,14 @@ class SafetensorsFile {
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
 
-  std::span<const StoredTensor> tensors() const;  // in file order
-  const StoredTensor* find(const std::string& name) const;
-  /// Valid while the object lives. Throws Error if the file has shrunk since it was opened.
+  std::span<const StoredTensor> tensors() const;  // in the order of their bytes
+  const StoredTensor* find(std::string_view name) const;
+  /// The mapped bytes, not aligned to the element size if the file's header is not; valid while the object lives.
+  /// Throws Error if the file has shrunk since it was opened. If it shrinks later, while the bytes are used, the
+  /// process gets SIGBUS: where that must not happen, use read().
   std::span<const std::byte> bytes(const StoredTensor& tensor) const;
+  /// Copies the tensor's bytes from `offset` on into `target`. Throws Error if the file is too short by then.
+  void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
   const std::map<std::string, std::string>& metadata() const;
 
  private:
@@ -43,24 +48,31 @@ class SafetensorsFile {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The weights of a Hugging Face folder: model.safetensors, or shards with model.safetensors.index.json.
+/// The weights of a Hugging Face folder: model.safetensors, or else shards with model.safetensors.index.json. Index and
+/// shards are compared when they are opened: each tensor lies in the one shard that the index names.
 class WeightFolder {
  public:
   explicit WeightFolder(const std::filesystem::path& folder);
-  std::vector<const StoredTensor*> tensors() const;
+  std::vector<const StoredTensor*> tensors() const;  // shard by shard, each in the order of their bytes
   const StoredTensor* find(const std::string& name) const;
+  /// As SafetensorsFile's.
   std::span<const std::byte> bytes(const StoredTensor& tensor) const;
+  void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
   /// {tensor: file name} when sharded, else empty: the layout that an export keeps.
   const std::map<std::string, std::string>& weight_map() const { return weight_map_; }
 
  private:
+  void open_shards(const std::filesystem::path& index_path);
+  const SafetensorsFile& file_with(const StoredTensor& tensor) const;
+
   std::vector<SafetensorsFile> files_;
   std::map<std::string, std::size_t> file_of_;  // tensor -> index in files_
   std::map<std::string, std::string> weight_map_;
 };
 
 /// Writes a safetensors file tensor by tensor; the header is fixed at construction. The file appears under its final
-/// name only when finish() has synced and renamed it.
+/// name only when finish() has synced and renamed it; until then it lies beside it with ".partial" added. Errors name
+/// the path and the bytes.
 class SafetensorsWriter {
  public:
   struct Entry {
@@ -68,12 +80,14 @@ class SafetensorsWriter {
     DType dtype;
     std::vector<std::int64_t> shape;
   };
-  SafetensorsWriter(std::filesystem::path path, std::vector<Entry> entries,
-                    std::map<std::string, std::string> metadata);
+  /// The bytes lie in the order of the entries. A tensor must begin at a multiple of its element size: put those of
+  /// larger elements first. `metadata` is {"format": "pt"} in files for transformers.
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<Entry>& entries,
+                    const std::map<std::string, std::string>& metadata);
   ~SafetensorsWriter();  // removes the unfinished file
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
-  /// In the order of the entries; the sizes must be theirs. May be called several times for one entry, in pieces.
+  /// The next bytes, in the order of the entries: any number of pieces, in total the sizes of all.
   void append(std::span<const std::byte> bytes);
   void finish();
 

@@ -11,21 +11,23 @@ namespace heddle {
 
 enum class RopeType { none, standard, linear, dynamic, yarn, llama3, longrope };
 
-/// Rotary embedding, with the fields of every type (those of other types keep their defaults).
+/// Rotary embedding, with the fields of every type (those of other types keep their defaults). RopeFrequencies
+/// (rope_frequencies.h) has the formulas.
 struct RopeConfig {
   RopeType type = RopeType::standard;
   double theta = 10000.0;
   double partial_rotary_factor = 1.0;
   double factor = 1.0;
-  std::int64_t original_max_position_embeddings = 0;
-  double low_freq_factor = 0, high_freq_factor = 0;                      // llama3
+  std::int64_t original_max_position_embeddings = 0;  // dynamic, yarn, llama3, longrope: positions before stretching
+  double low_freq_factor = 0, high_freq_factor = 0;   // llama3
   double beta_fast = 32, beta_slow = 1, mscale = 0, mscale_all_dim = 0;  // yarn
   bool truncate = true;                                                  // yarn
   std::optional<double> attention_factor;                                // yarn, longrope
   std::vector<double> short_factor, long_factor;                         // longrope
 };
 
-/// A config.json, checked: what the families read to emit their blocks. Every size is positive and consistent.
+/// A config.json, checked: what the families read to emit their blocks. Every size is positive and consistent, and so
+/// bounded that parameter and byte counts of a whole model fit in 63 bits.
 struct ModelConfig {
   std::string model_type;
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
@@ -37,15 +39,16 @@ struct ModelConfig {
   RopeConfig rope;                       // of global layers, where local ones differ
   std::optional<RopeConfig> local_rope;  // gemma3
   double attention_scale = 0;            // 0: 1/sqrt(head_dim)
-  std::int64_t sliding_window = 0;       // 0: none
+  std::int64_t sliding_window = 0;       // 0: none; key j is seen from i when i - j < window
   std::vector<bool> layer_is_sliding;    // by layer; empty: all are when sliding_window > 0
-  std::vector<bool> layer_has_rope;      // smollm3; empty: all
+  std::vector<bool> layer_has_rope;      // by layer, smollm3; empty: all
   double attention_softcap = 0, final_softcap = 0;
-  double embedding_multiplier = 1, residual_multiplier = 1, logits_scaling = 1;  // granite
+  double embedding_multiplier = 1;                     // granite; gemma: sqrt(hidden_size)
+  double residual_multiplier = 1, logits_scaling = 1;  // granite
   double initializer_range = 0.02;
   double attention_dropout = 0, hidden_dropout = 0, embedding_dropout = 0;
   bool scale_attention_by_inverse_layer = false;  // gpt2
-  std::optional<std::int32_t> bos_token_id;
+  std::optional<std::int32_t> bos_token_id;       // as written: may lie beyond vocab_size
   std::vector<std::int32_t> eos_token_ids;
   std::string torch_dtype = "float32";
 };

@@ -28,7 +28,9 @@ std::int64_t Attributes::integer(std::string_view name, std::int64_t fallback) c
 
 double Attributes::real(std::string_view name, double fallback) const {
   const auto* value = find(name);
-  return value == nullptr ? fallback : std::get<double>(*value);
+  if (value == nullptr) return fallback;
+  const auto* whole = std::get_if<std::int64_t>(value);
+  return whole != nullptr ? static_cast<double>(*whole) : std::get<double>(*value);
 }
 
 std::span<const double> Attributes::list(std::string_view name) const {

@@ -46,9 +46,9 @@ struct Scalars {
   float gradient_scale = 1.0f;      ///< loss scale / supervised tokens of the whole optimizer step
   float inverse_loss_scale = 1.0f;  ///< 1 / loss scale (1 unless fp16)
   float max_grad_norm = 0.0f;       ///< 0: no clipping
-  float learning_rate = 0.0f;
-  float bias_correction1 = 1.0f;  ///< 1 - beta1^k for optimizer step k (from 1; skipped steps do not count)
-  float bias_correction2 = 1.0f;  ///< 1 - beta2^k
+  double learning_rate = 0.0;
+  double bias_correction1 = 1.0;  ///< 1 - beta1^k for optimizer step k (from 1; skipped steps do not count)
+  double bias_correction2 = 1.0;  ///< 1 - beta2^k
 };
 
 /// Memory for packing and partial results, planned and allocated before the run; its content does not outlive a call.

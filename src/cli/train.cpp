@@ -1,0 +1,19 @@
+#include "train/trainer.h"
+
+#include "cli/commands.h"
+
+namespace heddle::cli {
+
+void add_train(CLI::App& program, Outcome& outcome) {
+  auto* command = program.add_subcommand("train", "train or fine-tune a model");
+  auto path = std::make_shared<std::string>();
+  command->add_option("RUN", *path, "run file, YAML or JSON")->required();
+  command->allow_extras();
+  command->footer(
+      "--KEY VALUE overrides any key of the run file; nested keys with a dot (--lr_scheduler_kwargs.min_lr 1e-5).");
+  command->callback([command, path, &outcome] {
+    outcome.exit_code = train(RunFile::load(*path, parse_overrides(command->remaining())));
+  });
+}
+
+}  // namespace heddle::cli

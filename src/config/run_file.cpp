@@ -1,0 +1,128 @@
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/deepspeed.h"
+#include "config/run_resolver.h"
+#include "formats/files.h"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kMostFileBytes = std::size_t{16} << 20;
+
+void check_exists(const std::string& path, const std::string& key, const Setting& setting) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    fail("{}: {} is {}: {}", setting.origin, key, path, error ? error.message() : "no such file or folder");
+  }
+}
+
+/// output_dir may be made, also with the folders above it: the first that exists must be a folder.
+void check_output_dir(const Setting& setting) {
+  std::error_code error;
+  auto path = std::filesystem::absolute(setting.value.get<std::string>(), error).lexically_normal();
+  for (auto at = path; !at.empty(); at = at.parent_path()) {
+    const auto status = std::filesystem::status(at, error);
+    if (std::filesystem::is_directory(status)) return;
+    if (std::filesystem::exists(status)) {
+      fail("{}: output_dir is {}: {} is not a folder", setting.origin, setting.value.get<std::string>(), at.string());
+    }
+    if (at == at.parent_path()) return;
+  }
+}
+
+/// Keys and values of any bytes may be part of an error; it stays one line, of a sane length.
+std::string one_line(std::string_view text) {
+  constexpr std::size_t kMostBytes = 2000;
+  std::string line;
+  for (const char c : text.substr(0, kMostBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  return text.size() > kMostBytes ? line + "..." : line;
+}
+
+template <typename Function>
+auto with_one_line_errors(Function&& function) {
+  try {
+    return function();
+  } catch (const Error& e) {
+    throw Error(one_line(e.what()));
+  }
+}
+
+}  // namespace
+
+RunFile RunFile::load(const std::filesystem::path& path, const Overrides& overrides) {
+  return parse(read_text_file(path, kMostFileBytes), path.string(), overrides);
+}
+
+RunFile RunFile::parse(std::string_view text, const std::string& name, const Overrides& overrides) {
+  return with_one_line_errors(
+      [&] { return RunFile(resolve_run(parse_source(text, name, false), name, overrides), name); });
+}
+
+RunFile RunFile::from_overrides(const std::string& model, const Overrides& overrides) {
+  SourceNode root, value;
+  root.kind = SourceNode::Kind::map;
+  root.where = value.where = "command line";
+  value.kind = SourceNode::Kind::text;
+  value.text = model;
+  const bool is_config = std::filesystem::path(model).extension() == ".json";
+  root.add(is_config ? "config_name" : "model_name_or_path", std::move(value));
+  return with_one_line_errors(
+      [&] { return RunFile(resolve_run(std::move(root), "command line", overrides), "command line"); });
+}
+
+RunFile::RunFile(const ResolvedRun& run, std::string name) : name_(std::move(name)), config_(run.config) {
+  check_deepspeed_supported(run.settings);
+  check_supported(run.settings);
+  const bool has_lora = !run.settings.at("lora").value.is_null();
+  for (const auto& [key, setting] : run.settings.all()) {
+    if (key.starts_with("lora.") && !has_lora) continue;
+    origins_.emplace_back(
+        key, std::pair(setting.value.dump(-1, ' ', false, Json::error_handler_t::replace), setting.origin));
+  }
+  for (const auto& warning : run.warnings) log_warning(warning);
+}
+
+nlohmann::json RunFile::effective() const {
+  auto document = nlohmann::json::object();
+  for (const auto& [key, entry] : origins_) {
+    document[key] = {{"value", nlohmann::json::parse(entry.first)}, {"origin", entry.second}};
+  }
+  return document;
+}
+
+void RunFile::require_training_keys() const {
+  const auto effective_values = effective();
+  const auto setting = [&](const char* key) {
+    const auto& entry = effective_values.at(key);
+    return Setting{Json(entry.at("value")), entry.at("origin").get<std::string>(), true};
+  };
+  if (config_.model_name_or_path.empty() && config_.config_name.empty()) {
+    fail("{}: model_name_or_path is missing (or config_name, to train from scratch)", name_);
+  }
+  if (config_.train_file.empty()) fail("{}: train_file is missing", name_);
+  if (config_.output_dir.empty()) fail("{}: output_dir is missing", name_);
+  const auto* model_key = config_.config_name.empty() ? "model_name_or_path" : "config_name";
+  check_exists(config_.config_name.empty() ? config_.model_name_or_path : config_.config_name, model_key,
+               setting(model_key));
+  for (const auto& file : config_.train_file) check_exists(file.path, "train_file", setting("train_file"));
+  for (const auto& file : config_.validation_file) {
+    check_exists(file.path, "validation_file", setting("validation_file"));
+  }
+  const auto& resume = config_.resume_from_checkpoint;
+  if (resume != "auto" && resume != "false") {
+    check_exists(resume, "resume_from_checkpoint", setting("resume_from_checkpoint"));
+  }
+  check_output_dir(setting("output_dir"));
+}
+
+}  // namespace heddle

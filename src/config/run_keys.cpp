@@ -1,0 +1,303 @@
+#include "config/run_keys.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+using namespace std::string_view_literals;
+using Rule = ValueRule;
+
+// Counts beyond these come from a slip of the hand; they keep every product of two counts within 64 bits.
+constexpr double kMostRows = 0x1p20, kMostSteps = 0x1p53, kMostTokens = 0x1p30, kMostRanks = 0x1p20;
+
+template <typename T>
+void put_value(T& target, const Json& value) {
+  target = value.get<T>();
+}
+void put_value(std::string& target, const Json& value) { target = value.is_null() ? "" : value.get<std::string>(); }
+template <typename T>
+void put_value(std::optional<T>& target, const Json& value) {
+  target = value.is_null() ? std::nullopt : std::optional<T>(value.get<T>());
+}
+void put_value(std::vector<DataFile>& target, const Json& value) {
+  target.clear();
+  for (const auto& file : value.is_null() ? Json::array() : value) {
+    target.push_back({file.at("path").get<std::string>(), file.at("weight").get<double>()});
+  }
+}
+template <auto Member>
+void put(RunConfig& config, const Json& value) {
+  put_value(config.*Member, value);
+}
+template <auto Member>
+void put_schedule(RunConfig& config, const Json& value) {
+  put_value(config.schedule.*Member, value);
+}
+
+void put_skip_bad_rows(RunConfig& config, const Json& value) { config.skip_bad_rows = value == "skip"; }
+void put_report_to(RunConfig& config, const Json& value) { config.report_to_tensorboard = value == "tensorboard"; }
+void put_recompute(RunConfig& config, const Json& value) {
+  config.recompute = value == "full" ? Recompute::full : value == "selective" ? Recompute::selective : Recompute::none;
+}
+void put_bf16(RunConfig& config, const Json& value) {
+  if (value == true) config.precision = Precision::bf16;
+}
+void put_fp16(RunConfig& config, const Json& value) {
+  if (value == true) config.precision = Precision::fp16;
+}
+
+constexpr std::array kTorchTypes = {"auto"sv, "float32"sv, "bfloat16"sv, "float16"sv};
+constexpr std::array kOnBadRow = {"error"sv, "skip"sv};
+constexpr std::array kTrainOn = {"all"sv, "last"sv};
+constexpr std::array kOptimizers = {"adamw"sv, "adamw_torch"sv, "adamw_torch_fused"sv};
+constexpr std::array kRecompute = {"none"sv, "selective"sv, "full"sv, "auto"sv};
+constexpr std::array kOffload = {"none"sv, "cpu"sv, "nvme"sv};
+constexpr std::array kReduction = {"ordered"sv, "fast"sv};
+constexpr std::array kQuantTypes = {"nf4"sv, "fp4"sv};
+constexpr std::array kLoraBias = {"none"sv, "all"sv, "lora_only"sv};
+constexpr std::array kReportTo = {"tensorboard"sv, "none"sv};
+
+constexpr std::array kModel = {
+    RunKey{"model_name_or_path", Rule::text().or_null(), "null", put<&RunConfig::model_name_or_path>, "",
+           "Hugging Face model folder (or GGUF file, checkpoint) whose weights are trained further."},
+    RunKey{"config_name", Rule::text().or_null(), "null", put<&RunConfig::config_name>, "",
+           "A `config.json`, or a folder with one: train from scratch, with its initialisation and `seed`."},
+    RunKey{"tokenizer_name", Rule::text().or_null(), "null", put<&RunConfig::tokenizer_name>, "",
+           "Tokenizer folder or `tokenizer.json`; default: beside the model. `bytes`: the byte tokenizer."},
+    RunKey{"torch_dtype", Rule::one_of(kTorchTypes).or_null(), "null", put<&RunConfig::torch_dtype>, "",
+           "Data type of the exported weights; default, and `auto`: as they came."},
+};
+constexpr std::array kData = {
+    RunKey{"train_file", Rule::data_files().or_null(), "null", put<&RunConfig::train_file>, "",
+           "Training rows: text or JSONL files; a weight is a file's share of an epoch, in times its rows."},
+    RunKey{"validation_file", Rule::data_files().or_null(), "null", put<&RunConfig::validation_file>, "",
+           "Evaluation rows."},
+    RunKey{"max_length", Rule::whole(1, kMostTokens), "1024", put<&RunConfig::max_length>, "",
+           "Most tokens of a row (and of a packed row)."},
+    RunKey{"packing", Rule::boolean().or_null(), "null", put<&RunConfig::packing>, "",
+           "Several documents in one row, which do not see each other; default: true for plain text, else false."},
+    RunKey{"shuffle", Rule::boolean(), "true", put<&RunConfig::shuffle>, "",
+           "Order of an epoch by (`seed`, epoch); false: file order."},
+    RunKey{"add_bos", Rule::boolean().or_null(), "null", put<&RunConfig::add_bos>, "",
+           "Begin each text with the begin token; default: as the tokenizer says."},
+    RunKey{"add_eos", Rule::boolean().or_null(), "null", put<&RunConfig::add_eos>, "",
+           "End each text with the end token; default: as the tokenizer says."},
+    RunKey{"on_bad_row", Rule::one_of(kOnBadRow), "\"error\"", put_skip_bad_rows, "",
+           "What a malformed row does: stop, or be skipped with a warning that names it."},
+    RunKey{"dataset_cache", Rule::text().or_null(), "null", put<&RunConfig::dataset_cache>, "",
+           "Folder of tokenized data; default: below `output_dir`."},
+};
+constexpr std::array kLabels = {
+    RunKey{"assistant_only_loss", Rule::boolean(), "false", nullptr, "false",
+           "Conversations: only the assistant's tokens are targets."},
+    RunKey{"completion_only_loss", Rule::boolean().or_null(), "null", nullptr, "false|null",
+           "Prompt and completion: only the completion's tokens are targets; default: true for such rows."},
+    RunKey{"train_on", Rule::one_of(kTrainOn), "\"all\"", nullptr, "all",
+           "Conversations: train on all assistant turns, or on the last."},
+};
+constexpr std::array kSteps = {
+    RunKey{"per_device_train_batch_size", Rule::whole(1, kMostRows), "8", put<&RunConfig::per_device_train_batch_size>,
+           "", "Rows of a micro-batch."},
+    RunKey{"gradient_accumulation_steps", Rule::whole(1, kMostRows), "1", put<&RunConfig::gradient_accumulation_steps>,
+           "", "Micro-batches of an optimizer step, on each rank."},
+    RunKey{"max_steps", Rule::whole(-1, kMostSteps), "-1", put<&RunConfig::max_steps>, "",
+           "Optimizer steps of the run; -1: `num_train_epochs` decides."},
+    RunKey{"num_train_epochs", Rule::positive(), "3.0", put<&RunConfig::num_train_epochs>, "",
+           "Passes over the training rows, where `max_steps` is -1."},
+    RunKey{"seed", Rule::whole(0), "42", put<&RunConfig::seed>, "", "Of initialisation, shuffling and dropout."},
+    RunKey{"per_device_eval_batch_size", Rule::whole(1, kMostRows), "8", put<&RunConfig::per_device_eval_batch_size>,
+           "", "Rows of a micro-batch in evaluation."},
+    RunKey{"eval_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::eval_steps>, "",
+           "Evaluate every so many steps; 0: at the end, where there is a `validation_file`."},
+    RunKey{"logging_steps", Rule::whole(1, kMostSteps), "1", put<&RunConfig::logging_steps>, "",
+           "Print every so many steps."},
+    RunKey{"early_stopping_patience", Rule::whole(0, kMostSteps), "0", put<&RunConfig::early_stopping_patience>, "0",
+           "Stop after so many evaluations without a better loss; 0: never."},
+    RunKey{"load_best_model_at_end", Rule::boolean(), "false", put<&RunConfig::load_best_model_at_end>, "false",
+           "Export the weights of the best evaluation instead of the last."},
+    RunKey{"max_skipped_steps", Rule::whole(1, kMostSteps), "10", put<&RunConfig::max_skipped_steps>, "",
+           "So many skipped (non-finite) steps in a row stop the run with an error."},
+};
+constexpr std::array kOptimizer = {
+    RunKey{"optim", Rule::one_of(kOptimizers), "\"adamw\"", put<&RunConfig::optim>, "",
+           "Optimizer; Hugging Face's two longer names mean the same."},
+    RunKey{"learning_rate", Rule::number(0), "5e-5", put<&RunConfig::learning_rate>, "",
+           "Highest learning rate of the schedule."},
+    RunKey{"weight_decay", Rule::number(0), "0.0", put<&RunConfig::weight_decay>, "",
+           "Decoupled; on tensors of two or more dimensions."},
+    RunKey{"adam_beta1", Rule::half_open(0, 1), "0.9", put<&RunConfig::adam_beta1>, "", "Decay of the first moment."},
+    RunKey{"adam_beta2", Rule::half_open(0, 1), "0.999", put<&RunConfig::adam_beta2>, "",
+           "Decay of the second moment."},
+    RunKey{"adam_epsilon", Rule::number(0), "1e-8", put<&RunConfig::adam_epsilon>, "",
+           "Added to the root of the second moment."},
+    RunKey{"max_grad_norm", Rule::number(0), "1.0", put<&RunConfig::max_grad_norm>, "",
+           "Global gradient norm above which gradients are scaled down; 0: never."},
+    RunKey{"lr_scheduler_type", Rule::text(), "\"linear\"", put_schedule<&ScheduleConfig::type>, "",
+           "Schedule of learning rates; see below."},
+    RunKey{"lr_scheduler_kwargs", Rule::map().or_null(), "null", nullptr, "", "Arguments of the schedule; see below."},
+    RunKey{"warmup_steps", Rule::whole(0, kMostSteps), "0", put_schedule<&ScheduleConfig::warmup_steps>, "",
+           "Steps of warm-up."},
+    RunKey{"warmup_ratio", Rule::number(0, 1), "0.0", put_schedule<&ScheduleConfig::warmup_ratio>, "",
+           "Steps of warm-up as a part of all steps, rounded up."},
+};
+constexpr std::array kPrecision = {
+    RunKey{"bf16", Rule::boolean(), "false", put_bf16, "",
+           "Weights, activations and gradients in bfloat16; master weights stay fp32."},
+    RunKey{"fp16", Rule::boolean(), "false", put_fp16, "",
+           "The same in float16, with dynamic loss scaling; neither: fp32."},
+};
+constexpr std::array kMemory = {
+    RunKey{"gradient_checkpointing", Rule::boolean(), "false", nullptr, "", "true: `recompute: full`."},
+    RunKey{"recompute", Rule::one_of(kRecompute), "\"none\"", put_recompute, "none|selective|full",
+           "Activations that the backward rebuilds: none; attention and activation functions; whole blocks."},
+    RunKey{"zero_stage", Rule::whole(0, 3), "0", nullptr, "0",
+           "What ranks share: 1 optimizer states, 2 also gradients, 3 also weights."},
+    RunKey{"offload_optimizer", Rule::one_of(kOffload), "\"none\"", nullptr, "none", "Tier of optimizer states."},
+    RunKey{"offload_param", Rule::one_of(kOffload), "\"none\"", nullptr, "none", "Tier of weights."},
+    RunKey{"offload_activations", Rule::one_of(kOffload), "\"none\"", nullptr, "none",
+           "Tier of checkpointed activations."},
+    RunKey{"nvme_path", Rule::text().or_null(), "null", nullptr, "null", "Folder of what is offloaded to `nvme`."},
+    RunKey{"device_memory", Rule::bytes().or_null(), "null", put<&RunConfig::device_memory>, "",
+           "Budget of the device; a run whose plan is larger is refused."},
+    RunKey{"memory_budget", Rule::bytes().or_null(), "null", nullptr, "null", "Budget that `recompute: auto` keeps."},
+};
+constexpr std::array kLayout = {
+    RunKey{"ranks", Rule::whole(1, kMostRanks), "1", put<&RunConfig::ranks>, "1",
+           "Threads that stand for ranks in one process; under MPI the launcher decides."},
+    RunKey{"threads", Rule::whole(0, 4096), "0", put<&RunConfig::threads>, "",
+           "Threads of a rank; 0: all cores of the process."},
+    RunKey{"tensor_parallel", Rule::whole(1, kMostRanks), "1", nullptr, "1", "Ranks that share each product."},
+    RunKey{"pipeline_parallel", Rule::whole(1, kMostRanks), "1", nullptr, "1", "Ranks that share the blocks."},
+    RunKey{"context_parallel", Rule::whole(1, kMostRanks), "1", nullptr, "1", "Ranks that share a row's tokens."},
+    RunKey{"sequence_parallel", Rule::boolean(), "false", nullptr, "false",
+           "Shares norms and dropout over the ranks of `tensor_parallel`."},
+    RunKey{"reduction", Rule::one_of(kReduction), "\"ordered\"", nullptr, "ordered",
+           "`ordered`: no bit depends on the number of ranks; `fast`: the library's order."},
+};
+constexpr std::array kDeepSpeed = {
+    RunKey{"deepspeed", Rule::text().or_null(), "null", nullptr, "",
+           "A DeepSpeed JSON: a path, or the object itself; see below."},
+};
+constexpr std::array kAdapters = {
+    RunKey{"adapter_name_or_path", Rule::text().or_null(), "null", nullptr, "null", "PEFT adapter to start from."},
+    RunKey{"lora", Rule::map().or_null(), "null", nullptr, "null", "Train a low-rank adapter instead of the weights."},
+    RunKey{"lora.r", Rule::whole(1, kMostRows), "8", nullptr, "", "Rank of the adapter."},
+    RunKey{"lora.lora_alpha", Rule::number(0), "8", nullptr, "", "Its products are scaled by lora_alpha / r."},
+    RunKey{"lora.lora_dropout", Rule::half_open(0, 1), "0.0", nullptr, "", "Dropout before the adapter."},
+    RunKey{"lora.target_modules", Rule::text_list().or_null(), "null", nullptr, "",
+           "Layers with an adapter, by the end of their name; `all-linear`: all but the head."},
+    RunKey{"lora.modules_to_save", Rule::text_list().or_null(), "null", nullptr, "", "Layers that are trained whole."},
+    RunKey{"lora.use_rslora", Rule::boolean(), "false", nullptr, "", "Scale by lora_alpha / sqrt(r)."},
+    RunKey{"lora.use_dora", Rule::boolean(), "false", nullptr, "", "Weight-decomposed adapters."},
+    RunKey{"lora.bias", Rule::one_of(kLoraBias), "\"none\"", nullptr, "", "Biases that are trained."},
+    RunKey{"load_in_4bit", Rule::boolean(), "false", nullptr, "false", "Base weights in four bits."},
+    RunKey{"bnb_4bit_quant_type", Rule::one_of(kQuantTypes).or_null(), "null", nullptr, "null", "Their type."},
+    RunKey{"bnb_4bit_use_double_quant", Rule::boolean().or_null(), "null", nullptr, "null", "Quantize their scales."},
+    RunKey{"bnb_4bit_compute_dtype", Rule::one_of(kTorchTypes).or_null(), "null", nullptr, "null",
+           "Data type of their products."},
+};
+constexpr std::array kOutput = {
+    RunKey{"output_dir", Rule::text().or_null(), "null", put<&RunConfig::output_dir>, "",
+           "Folder of the trained model, checkpoints and reports."},
+    RunKey{"save_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::save_steps>, "",
+           "Checkpoint every so many steps; 0: none but at a signal."},
+    RunKey{"save_minutes", Rule::number(0), "0", put<&RunConfig::save_minutes>, "",
+           "Checkpoint every so many minutes; 0: never."},
+    RunKey{"save_total_limit", Rule::whole(0, kMostSteps), "0", put<&RunConfig::save_total_limit>, "",
+           "Checkpoints that are kept; 0: all."},
+    RunKey{"save_async", Rule::boolean(), "false", nullptr, "false", "Write checkpoints while training goes on."},
+    RunKey{"resume_from_checkpoint", Rule::resume(), "\"auto\"", put<&RunConfig::resume_from_checkpoint>, "",
+           "`auto`: the newest complete checkpoint in `output_dir`; `false`: from the start; or a path."},
+    RunKey{"report_to", Rule::one_of(kReportTo), "\"none\"", put_report_to, "", "TensorBoard events below `runs/`."},
+};
+constexpr std::array kDropout = {
+    RunKey{"attention_dropout", Rule::half_open(0, 1).or_null(), "null", put<&RunConfig::attention_dropout>, "",
+           "Of attention probabilities; default: the model's config."},
+    RunKey{"hidden_dropout", Rule::half_open(0, 1).or_null(), "null", put<&RunConfig::hidden_dropout>, "",
+           "Of what blocks add to the residual; default: the model's config."},
+    RunKey{"embedding_dropout", Rule::half_open(0, 1).or_null(), "null", put<&RunConfig::embedding_dropout>, "",
+           "Of the embeddings; default: the model's config."},
+};
+
+constexpr std::array kSubjects = {
+    RunSubject{"model", kModel},       RunSubject{"data", kData},           RunSubject{"labels", kLabels},
+    RunSubject{"steps", kSteps},       RunSubject{"optimizer", kOptimizer}, RunSubject{"precision", kPrecision},
+    RunSubject{"memory", kMemory},     RunSubject{"layout", kLayout},       RunSubject{"DeepSpeed", kDeepSpeed},
+    RunSubject{"adapters", kAdapters}, RunSubject{"output", kOutput},       RunSubject{"dropout", kDropout},
+};
+
+}  // namespace
+
+std::span<const RunSubject> run_subjects() { return kSubjects; }
+
+const RunKey* find_run_key(std::string_view name) {
+  for (const auto& subject : kSubjects) {
+    for (const auto& key : subject.keys) {
+      if (key.name == name) return &key;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> run_key_names(std::string_view section) {
+  std::vector<std::string_view> names;
+  for (const auto& subject : kSubjects) {
+    for (const auto& key : subject.keys) {
+      const auto dot = key.name.find('.');
+      if (section.empty() && dot == std::string_view::npos) names.push_back(key.name);
+      if (!section.empty() && dot == section.size() && key.name.starts_with(section)) {
+        names.push_back(key.name.substr(dot + 1));
+      }
+    }
+  }
+  return names;
+}
+
+RunSettings::RunSettings() {
+  for (const auto& subject : kSubjects) {
+    for (const auto& key : subject.keys) settings_[std::string(key.name)].value = Json::parse(key.fallback);
+  }
+}
+
+Setting& RunSettings::at(std::string_view key) {
+  const auto found = settings_.find(key);
+  if (found == settings_.end()) fail("internal: {} is not a key of the run file", key);
+  return found->second;
+}
+
+const Setting& RunSettings::at(std::string_view key) const { return const_cast<RunSettings*>(this)->at(key); }
+
+std::string plain_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+bool is_among(const Json& value, std::string_view only) {
+  if (only.empty()) return true;
+  const auto text = plain_text(value);
+  while (true) {
+    const auto bar = only.find('|');
+    if (only.substr(0, bar) == text) return true;
+    if (bar == std::string_view::npos) return false;
+    only.remove_prefix(bar + 1);
+  }
+}
+
+void check_supported(const RunSettings& settings) {
+  for (const auto& subject : kSubjects) {
+    for (const auto& key : subject.keys) {
+      const auto& setting = settings.at(key.name);
+      if (is_among(setting.value, key.only)) continue;
+      if (key.only == "null") fail("{}: this version does not have {} yet; leave it out", setting.origin, key.name);
+      std::string choices(key.only);
+      std::replace(choices.begin(), choices.end(), '|', ',');
+      fail("{}: {} is {}, which this version does not have yet; it has {}", setting.origin, key.name,
+           plain_text(setting.value), choices);
+    }
+  }
+}
+
+}  // namespace heddle

@@ -1,0 +1,252 @@
+#include "config/run_resolver.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "config/deepspeed.h"
+#include "config/schedule_names.h"
+#include "formats/files.h"
+
+namespace heddle {
+namespace {
+
+using Kind = SourceNode::Kind;
+
+constexpr std::size_t kMostDeepSpeedBytes = std::size_t{16} << 20;
+
+[[noreturn]] void refuse_unknown_key(const std::string& where, std::string_view section, std::string_view name) {
+  const auto names = run_key_names(section);
+  if (section.empty()) fail("{}: unknown key {}{}", where, name, did_you_mean(name, names));
+  const auto nearest = nearest_name(name, names);
+  fail("{}: unknown key {}.{}{}", where, section, name,
+       nearest.empty() ? "" : fmt::format("; did you mean {}.{}?", section, nearest));
+}
+
+/// Keys whose value may be a map, so that a dotted override can reach into it.
+bool is_section(std::string_view key) { return key == "lora" || key == "lr_scheduler_kwargs" || key == "deepspeed"; }
+
+/// Sets `path` below `node` (a.b.c), making the maps on the way.
+void set_path(SourceNode& node, std::string_view path, SourceNode value) {
+  const auto dot = path.find('.');
+  const std::string name(path.substr(0, dot));
+  auto* entry = node.find(name);
+  if (entry == nullptr) entry = &node.add(name, SourceNode{});
+  if (dot == std::string_view::npos) {
+    *entry = std::move(value);
+    return;
+  }
+  if (entry->kind != Kind::map) {
+    *entry = SourceNode{};
+    entry->kind = Kind::map;
+    entry->where = value.where;
+  }
+  set_path(*entry, path.substr(dot + 1), std::move(value));
+}
+
+class RunResolver {
+ public:
+  RunResolver(SourceNode root, std::string name) : root_(std::move(root)), name_(std::move(name)) {}
+
+  ResolvedRun resolve(const RunFile::Overrides& overrides) {
+    for (const auto& [key, text] : overrides) override_key(key, text);
+    load_deepspeed();
+    check_names();
+    for (const auto& [key, node] : root_.entries) {
+      if (key != "deepspeed") read_key(key, node);
+    }
+    unite_recompute();
+    check_model();
+    check_steps();
+    const auto outcome = apply_deepspeed();
+    check_precision();
+    store(outcome);
+    finish_schedule(outcome);
+    return std::move(run_);
+  }
+
+ private:
+  /// Overrides of keys below `deepspeed` wait until its file is read.
+  void override_key(const std::string& key, const std::string& text) {
+    const auto dot = key.find('.');
+    const auto top = key.substr(0, dot);
+    if (find_run_key(top) == nullptr) refuse_unknown_key("command line", "", top);
+    auto value = parse_command_line_value(text);
+    if (dot == std::string::npos) return set_path(root_, key, std::move(value));
+    if (!is_section(top)) fail("command line: unknown key {}; {} has no keys of its own", key, top);
+    if (top != "deepspeed") return set_path(root_, key, std::move(value));
+    value.is_untyped = false;
+    deepspeed_overrides_.emplace_back(key.substr(dot + 1), std::move(value));
+  }
+
+  /// `deepspeed`: a path or the object itself.
+  void load_deepspeed() {
+    const auto* node = root_.find("deepspeed");
+    if (node == nullptr && deepspeed_overrides_.empty()) return;
+    deepspeed_.kind = Kind::map;
+    deepspeed_.where = "command line";
+    if (node != nullptr && node->kind == Kind::text) {
+      run_.settings.at("deepspeed") = {node->text, node->where, true};
+      try {
+        deepspeed_ = parse_source(read_text_file(node->text, kMostDeepSpeedBytes), node->text, true);
+      } catch (const Error& e) {
+        fail("{}: deepspeed: {}", node->where, e.what());
+      }
+    } else if (node != nullptr && node->kind == Kind::map) {
+      deepspeed_ = *node;
+    } else if (node != nullptr && node->kind != Kind::null) {
+      fail("{}: deepspeed is {}; expected a path or an object", node->where, describe(*node));
+    } else if (deepspeed_overrides_.empty()) {
+      return;
+    }
+    has_deepspeed_ = true;
+    for (auto& [path, value] : deepspeed_overrides_) set_path(deepspeed_, path, std::move(value));
+  }
+
+  /// Names before values: a misspelt key is the likelier slip.
+  void check_names() const {
+    for (const auto& [key, node] : root_.entries) {
+      if (key.find('.') != std::string::npos || find_run_key(key) == nullptr) refuse_unknown_key(node.where, "", key);
+      if (key != "lora") continue;
+      const auto known = run_key_names("lora");
+      for (const auto& [name, entry] : node.entries) {
+        if (std::find(known.begin(), known.end(), name) == known.end()) refuse_unknown_key(entry.where, key, name);
+      }
+    }
+  }
+
+  void read_key(const std::string& key, const SourceNode& node) {
+    const auto& row = *find_run_key(key);
+    auto value = read_value(node, row.rule, key);
+    if (key == "lora" && node.kind == Kind::map) {
+      for (const auto& [name, entry] : node.entries) read_key("lora." + name, entry);
+    }
+    if (key == "lr_scheduler_kwargs" && node.kind == Kind::map) {
+      for (const auto& [name, entry] : node.entries) read_schedule_argument(name, entry, value);
+    }
+    if (key == "torch_dtype" && value == "auto") value = nullptr;
+    if (key == "optim") value = "adamw";  // the names of one optimizer
+    run_.settings.at(key) = {std::move(value), node.where, node.kind != Kind::null};
+  }
+
+  void read_schedule_argument(const std::string& name, const SourceNode& node, Json& kwargs) {
+    auto& schedule = run_.config.schedule;
+    if (node.kind == Kind::number) {
+      kwargs[name] = read_value(node, ValueRule::number(-ValueRule::kUnbounded), "lr_scheduler_kwargs." + name);
+      schedule.numbers[name] = kwargs[name].get<double>();
+    } else if (node.kind == Kind::text || node.kind == Kind::boolean) {
+      kwargs[name] = node.kind == Kind::text ? Json(node.text) : Json(node.text == "true");
+      schedule.words[name] = node.text;
+    } else if (node.kind != Kind::null) {  // null: not given, as in Python
+      fail("{}: lr_scheduler_kwargs.{} is {}; expected a number or text", node.where, name, describe(node));
+    }
+  }
+
+  /// gradient_checkpointing: true is recompute: full.
+  void unite_recompute() {
+    auto& checkpointing = run_.settings.at("gradient_checkpointing");
+    auto& recompute = run_.settings.at("recompute");
+    if (checkpointing.is_set && recompute.is_set) {
+      const bool agree = checkpointing.value == true ? recompute.value == "full" : recompute.value == "none";
+      if (!agree) {
+        fail("{}: gradient_checkpointing is {}, but recompute is {} ({}); true is full, false is none",
+             checkpointing.origin, plain_text(checkpointing.value), plain_text(recompute.value), recompute.origin);
+      }
+    } else if (checkpointing.is_set) {
+      recompute = {checkpointing.value == true ? "full" : "none", checkpointing.origin, true};
+    } else if (recompute.is_set) {
+      checkpointing = {recompute.value != "none", recompute.origin, true};
+    }
+  }
+
+  void check_model() const {
+    const auto& model = run_.settings.at("model_name_or_path");
+    const auto& config = run_.settings.at("config_name");
+    if (model.is_set && config.is_set) {
+      fail(
+          "{}: model_name_or_path and config_name ({}) are both set; the first trains further, the second from scratch",
+          model.origin, config.origin);
+    }
+  }
+
+  void check_steps() const {
+    const auto& steps = run_.settings.at("max_steps");
+    if (steps.value == 0) fail("{}: max_steps is 0; expected at least 1, or -1 for num_train_epochs", steps.origin);
+    const auto& warmup = run_.settings.at("warmup_steps");
+    const auto& ratio = run_.settings.at("warmup_ratio");
+    if (warmup.value != 0 && ratio.value.get<double>() != 0) {
+      fail("{}: warmup_steps is {}, but warmup_ratio is {} ({}); set one of them", warmup.origin,
+           plain_text(warmup.value), plain_text(ratio.value), ratio.origin);
+    }
+  }
+
+  DeepSpeedOutcome apply_deepspeed() {
+    if (!has_deepspeed_) return {};
+    auto outcome = resolve_deepspeed(deepspeed_, run_.settings);
+    if (!outcome.without_effect.empty()) {
+      run_.warnings.push_back(
+          fmt::format("{}: accepted without effect: {}", deepspeed_name(), fmt::join(outcome.without_effect, ", ")));
+    }
+    return outcome;
+  }
+
+  std::string deepspeed_name() const {
+    const auto& path = run_.settings.at("deepspeed").value;
+    return path.is_null() ? "deepspeed" : path.get<std::string>();
+  }
+
+  void check_precision() const {
+    const auto& bf16 = run_.settings.at("bf16");
+    const auto& fp16 = run_.settings.at("fp16");
+    if (bf16.value == true && fp16.value == true) {
+      fail("{}: bf16 and fp16 ({}) are both true; choose one", bf16.origin, fp16.origin);
+    }
+  }
+
+  void store(const DeepSpeedOutcome& outcome) {
+    for (const auto& subject : run_subjects()) {
+      for (const auto& key : subject.keys) {
+        if (key.store != nullptr) key.store(run_.config, run_.settings.at(key.name).value);
+      }
+    }
+    run_.config.loss_scaling = outcome.loss_scaling;
+  }
+
+  void finish_schedule(const DeepSpeedOutcome& outcome) {
+    auto& schedule = run_.config.schedule;
+    if (outcome.schedule) {
+      schedule = *outcome.schedule;
+      return;
+    }
+    const auto& type = run_.settings.at("lr_scheduler_type");
+    const auto& kwargs = run_.settings.at("lr_scheduler_kwargs");
+    const auto& where = kwargs.is_set ? kwargs.origin : type.is_set ? type.origin : name_;
+    if (find_schedule_type(schedule.type, true) != nullptr) {
+      fail("{}: lr_scheduler_type is {}, a schedule of DeepSpeed's; give it as deepspeed.scheduler", type.origin,
+           schedule.type);
+    }
+    check_schedule(schedule, run_.config.learning_rate, where, "lr_scheduler_type", "lr_scheduler_kwargs");
+    const bool has_warmup = schedule.warmup_steps > 0 || schedule.warmup_ratio > 0;
+    if (has_warmup && !find_schedule_type(schedule.type, false)->has_warmup) {
+      run_.warnings.push_back(
+          fmt::format("{}: lr_scheduler_type {} has no warm-up; constant_with_warmup has one", where, schedule.type));
+    }
+  }
+
+  SourceNode root_;
+  std::string name_;
+  SourceNode deepspeed_;
+  bool has_deepspeed_ = false;
+  std::vector<std::pair<std::string, SourceNode>> deepspeed_overrides_;
+  ResolvedRun run_;
+};
+
+}  // namespace
+
+ResolvedRun resolve_run(SourceNode root, const std::string& name, const RunFile::Overrides& overrides) {
+  return RunResolver(std::move(root), name).resolve(overrides);
+}
+
+}  // namespace heddle

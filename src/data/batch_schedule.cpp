@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "base/error.h"
+#include "data/dataset.h"
+#include "data/permutation.h"
+
+namespace heddle {
+namespace {
+
+/// Sum of the greatest `count` of the values that are given one by one.
+class GreatestSum {
+ public:
+  explicit GreatestSum(std::int64_t count) : count_(static_cast<std::size_t>(count)) {}
+  void add(std::int64_t value) {
+    if (kept_.size() == count_) {
+      if (value <= kept_.top()) return;
+      sum_ -= kept_.top();
+      kept_.pop();
+    }
+    kept_.push(value);
+    sum_ += value;
+  }
+  std::int64_t sum() const { return sum_; }
+
+ private:
+  std::size_t count_;
+  std::int64_t sum_ = 0;
+  std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> kept_;
+};
+
+}  // namespace
+
+BatchSchedule::BatchSchedule(const Dataset& dataset, Options options) : dataset_(&dataset), options_(options) {
+  if (options_.micro_batch_rows < 1) fail("rows of a micro-batch: {}; expected 1 or more", options_.micro_batch_rows);
+  if (options_.accumulation < 1) fail("gradient_accumulation_steps is {}; expected 1 or more", options_.accumulation);
+  // More rows than there are change nothing, and must not overflow.
+  const std::int64_t rows = dataset.num_rows();
+  options_.micro_batch_rows = std::min(options_.micro_batch_rows, rows);
+  options_.accumulation = std::min(options_.accumulation, (rows - 1) / options_.micro_batch_rows + 1);
+  rows_per_step_ = options_.micro_batch_rows * options_.accumulation;
+
+  GreatestSum tokens(options_.micro_batch_rows), documents(options_.micro_batch_rows);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    tokens.add(dataset.row_tokens(row));
+    documents.add(dataset.row_documents(row));
+  }
+  token_capacity_ = tokens.sum();
+  document_capacity_ = documents.sum();
+  if (token_capacity_ > std::numeric_limits<std::int32_t>::max()) {
+    fail("a micro-batch of {} rows has up to {} tokens; expected at most {}: lower per_device_train_batch_size",
+         options_.micro_batch_rows, token_capacity_, std::numeric_limits<std::int32_t>::max());
+  }
+}
+
+std::int64_t BatchSchedule::steps_per_epoch() const { return (dataset_->num_rows() - 1) / rows_per_step_ + 1; }
+
+StepBatch BatchSchedule::step(std::int64_t step) const {
+  StepBatch batch;
+  this->step(step, batch);
+  return batch;
+}
+
+void BatchSchedule::step(std::int64_t step, StepBatch& batch) const {
+  HEDDLE_CHECK(step >= 0);
+  const std::int64_t steps = steps_per_epoch(), epoch = step / steps, step_in_epoch = step % steps;
+  const std::int64_t first = step_in_epoch * rows_per_step_;
+  const std::int64_t end = std::min(first + rows_per_step_, dataset_->num_rows());
+  std::optional<Permutation> order;
+  if (options_.shuffle) order.emplace(dataset_->num_rows(), options_.seed, static_cast<std::uint64_t>(epoch));
+
+  batch.epoch = static_cast<double>(epoch) + static_cast<double>(step_in_epoch + 1) / static_cast<double>(steps);
+  batch.tokens = batch.supervised_tokens = 0;
+  batch.micro_batches.resize(static_cast<std::size_t>((end - first - 1) / options_.micro_batch_rows + 1));
+  std::int64_t next = first;
+  for (MicroBatch& micro : batch.micro_batches) {
+    micro.input_ids.clear();
+    micro.labels.clear();
+    micro.positions.clear();
+    micro.document_starts.clear();
+    micro.supervised_tokens = 0;
+    for (auto* array : {&micro.input_ids, &micro.labels, &micro.positions}) {
+      array->reserve(static_cast<std::size_t>(token_capacity_));
+    }
+    micro.document_starts.reserve(static_cast<std::size_t>(document_capacity_ + 1));
+    const std::int64_t micro_end = std::min(next + options_.micro_batch_rows, end);
+    for (; next < micro_end; ++next) dataset_->append_row(order ? (*order)(next) : next, micro);
+    batch.tokens += micro.tokens();
+    batch.supervised_tokens += micro.supervised_tokens;
+  }
+}
+
+}  // namespace heddle

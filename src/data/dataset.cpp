@@ -1,0 +1,330 @@
+#include "data/dataset.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/dataset_file.h"
+#include "data/packing.h"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kRowsNamed = 100;
+constexpr std::int32_t kIgnoredLabel = -100;
+
+/// One data file: its rows, and which of them are left out of training.
+struct Source {
+  std::string path;
+  TokenTable table;
+  std::vector<std::int64_t> left_out;  // indices of table rows, ascending
+  std::int64_t first_example = 0;      // examples of the files before it
+
+  std::int64_t num_examples() const {
+    return static_cast<std::int64_t>(table.rows().size()) - static_cast<std::int64_t>(left_out.size());
+  }
+  const TokenRow& row(std::int64_t index) const { return table.rows()[static_cast<std::size_t>(index)]; }
+  /// The table row of the example `index` of this file.
+  std::int64_t row_of_example(std::int64_t index) const {
+    // left_out[k] - k examples come before the row left_out[k], and k rows before it are left out.
+    std::size_t low = 0, high = left_out.size();
+    while (low < high) {
+      const std::size_t middle = (low + high) / 2;
+      if (left_out[middle] - static_cast<std::int64_t>(middle) <= index) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return index + static_cast<std::int64_t>(low);
+  }
+  std::string place(std::int64_t line) const { return fmt::format("{}:{}", path, line); }
+};
+
+/// A run of positions of one document: token first_token + i is the input of position i, the next one its label.
+struct Piece {
+  const Source* source;
+  const TokenRow* row;
+  std::int64_t first_token, positions;
+};
+
+std::int64_t count_targets(const Piece& piece) {
+  if (piece.row->label_offset < 0) return piece.positions;
+  if (piece.positions == piece.row->length - 1) return piece.row->targets;
+  const auto labels =
+      piece.source->table.labels(*piece.row)
+          .subspan(static_cast<std::size_t>(piece.first_token + 1), static_cast<std::size_t>(piece.positions));
+  return piece.positions - std::count(labels.begin(), labels.end(), kIgnoredLabel);
+}
+
+std::string name_rows(const std::vector<std::string>& places) {
+  const std::size_t named = std::min(places.size(), kRowsNamed);
+  std::string out =
+      fmt::format("{}", fmt::join(places.begin(), places.begin() + static_cast<std::ptrdiff_t>(named), ", "));
+  if (named < places.size()) out += fmt::format(" and {} more", places.size() - named);
+  return out;
+}
+
+std::string rows_are(std::size_t count) { return count == 1 ? "1 row is" : fmt::format("{} rows are", count); }
+
+}  // namespace
+
+struct Dataset::Impl {
+  std::int64_t max_length = 0;
+  bool packed = false;
+  std::vector<Source> sources;
+  std::int64_t num_examples = 0;
+  // When packed: first the rows cut from the stream of all text, then the bins of whole rows.
+  std::vector<std::int64_t> stream_starts;  // of each source in the stream, and its end
+  std::int64_t stream_rows = 0;
+  std::vector<std::int64_t> whole_rows;  // indices of examples
+  Bins bins;
+
+  explicit Impl(const DatasetOptions& options);
+  void load_sources(const DatasetOptions& options, const Tokenizer* tokenizer);
+  void leave_rows_out(bool skip_bad_rows);
+  void pack();
+  void report_skipped() const;
+
+  std::pair<const Source*, const TokenRow*> find_example(std::int64_t index) const;
+  std::int64_t used_length(const TokenRow& row) const;
+  std::int64_t num_rows() const { return packed ? stream_rows + bins.count() : num_examples; }
+  template <typename Function>
+  void for_each_piece(std::int64_t row, Function&& use) const;
+};
+
+Dataset::Impl::Impl(const DatasetOptions& options) : max_length(options.max_length) {
+  if (max_length < 1) fail("max_length is {}; expected 1 or more", max_length);
+  if (options.files.empty()) fail("no data file is named");
+  if (options.vocab_size < 1) fail("vocab_size is {}; expected 1 or more", options.vocab_size);
+  for (const auto& file : options.files) {
+    if (file.weight != 1.0) {
+      fail("{}: weight is {}; mixtures by weight are not supported yet, expected 1", file.path, file.weight);
+    }
+  }
+}
+
+void Dataset::Impl::load_sources(const DatasetOptions& options, const Tokenizer* tokenizer) {
+  std::optional<RowEncoder> encoder;
+  if (tokenizer != nullptr) encoder.emplace(*tokenizer, options.add_bos, options.add_eos);
+  DataFileOptions file_options;
+  file_options.encoder = encoder ? &*encoder : nullptr;
+  file_options.vocab_size = options.vocab_size;
+  file_options.skip_bad_rows = options.skip_bad_rows;
+  file_options.cache_folder = options.cache_folder;
+  for (const auto& file : options.files) {
+    Source source{file.path, load_data_file(file.path, file_options), {}, 0};
+    const TableNotes& notes = source.table.notes();
+    if (source.table.rows().empty() && notes.bad_rows.empty() && notes.rows_without_targets.empty()) {
+      fail("{}: holds no row; expected a text, or rows with text or input_ids", file.path);
+    }
+    if (!notes.ignored_fields.empty()) {
+      note("{}: fields not used: {}", file.path, fmt::join(notes.ignored_fields, ", "));
+    }
+    sources.push_back(std::move(source));
+  }
+}
+
+std::int64_t Dataset::Impl::used_length(const TokenRow& row) const {
+  const bool cut = row.kind == RowKind::text && !packed;
+  return cut ? std::min(row.length, max_length) : row.length;
+}
+
+/// Decides about each row what depends on max_length and packing, and says so.
+void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
+  std::vector<std::string> without_targets;
+  std::size_t bad = 0;
+  std::int64_t truncated = 0, texts = 0;
+  for (Source& source : sources) {
+    for (const auto& [line, reason] : source.table.notes().bad_rows) {
+      warning("{}: {}; the row is skipped", source.place(line), reason);
+      ++bad;
+    }
+    for (const std::int64_t line : source.table.notes().rows_without_targets) {
+      without_targets.push_back(source.place(line));
+    }
+    const auto rows = source.table.rows();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const TokenRow& row = rows[i];
+      const std::int64_t length = used_length(row);
+      if (row.kind == RowKind::text) {
+        ++texts;
+        truncated += length < row.length ? 1 : 0;
+      } else if (length > max_length + 1) {
+        const std::string reason = fmt::format("input_ids has {} ids; expected at most {} (max_length {} + 1)", length,
+                                               max_length + 1, max_length);
+        if (!skip_bad_rows) fail("{}: {}", source.place(row.line), reason);
+        warning("{}: {}; the row is skipped", source.place(row.line), reason);
+        source.left_out.push_back(static_cast<std::int64_t>(i));
+        ++bad;
+        continue;
+      }
+      if (length < 2 || count_targets({&source, &row, 0, length - 1}) == 0) {
+        without_targets.push_back(source.place(row.line));
+        source.left_out.push_back(static_cast<std::int64_t>(i));
+      }
+    }
+    source.first_example = num_examples;
+    num_examples += source.num_examples();
+  }
+  if (bad > 0) warning("{} skipped (on_bad_row: skip)", rows_are(bad));
+  const std::string why = "all labels are -100, or fewer than 2 tokens are left";
+  if (num_examples == 0) {
+    if (without_targets.empty()) fail("{}: no row is left: {} skipped as bad", sources[0].path, rows_are(bad));
+    fail("no row has a target to learn ({}): {}", why, name_rows(without_targets));
+  }
+  if (!without_targets.empty()) {
+    warning("{} dropped, without a target to learn ({}): {}", rows_are(without_targets.size()), why,
+            name_rows(without_targets));
+  }
+  if (truncated > 0) {
+    note("{} of {} texts are longer than max_length {} and are cut to their first {} tokens (packing: true keeps all)",
+         truncated, texts, max_length, max_length);
+  }
+}
+
+void Dataset::Impl::pack() {
+  stream_starts.push_back(0);
+  std::vector<std::int64_t> sizes;
+  for (const Source& source : sources) {
+    stream_starts.push_back(stream_starts.back() + source.table.stream_length());
+    for (std::int64_t i = 0; i < source.num_examples(); ++i) {
+      const TokenRow& row = source.row(source.row_of_example(i));
+      if (row.kind == RowKind::text) continue;
+      whole_rows.push_back(source.first_example + i);
+      sizes.push_back(row.length - 1);
+    }
+  }
+  stream_rows = (stream_starts.back() + max_length - 1) / max_length;
+  bins = first_fit_decreasing(sizes, max_length);
+}
+
+std::pair<const Source*, const TokenRow*> Dataset::Impl::find_example(std::int64_t index) const {
+  HEDDLE_CHECK(index >= 0 && index < num_examples);
+  const auto after = std::upper_bound(sources.begin(), sources.end(), index,
+                                      [](std::int64_t i, const Source& source) { return i < source.first_example; });
+  const Source& source = *std::prev(after);
+  return {&source, &source.row(source.row_of_example(index - source.first_example))};
+}
+
+/// Calls use(Piece) for each document of the row, in order.
+template <typename Function>
+void Dataset::Impl::for_each_piece(std::int64_t row, Function&& use) const {
+  HEDDLE_CHECK(row >= 0 && row < num_rows());
+  if (!packed) {
+    const auto [source, tokens] = find_example(row);
+    use(Piece{source, tokens, 0, used_length(*tokens) - 1});
+    return;
+  }
+  if (row >= stream_rows) {
+    for (const std::int64_t item : bins[row - stream_rows]) {
+      const auto [source, tokens] = find_example(whole_rows[static_cast<std::size_t>(item)]);
+      use(Piece{source, tokens, 0, tokens->length - 1});
+    }
+    return;
+  }
+  // The stream is the positions of all texts end to end; where it is cut, the token before the cut (a label so far) is
+  // the first input after it.
+  std::int64_t at = row * max_length;
+  const std::int64_t end = std::min(at + max_length, stream_starts.back());
+  while (at < end) {
+    const auto next_source = std::upper_bound(stream_starts.begin(), stream_starts.end(), at);
+    const auto source_index = static_cast<std::size_t>(next_source - stream_starts.begin()) - 1;
+    const Source& source = sources[source_index];
+    const auto rows = source.table.rows();
+    const std::int64_t source_start = stream_starts[source_index];
+    // The last row that starts at or before: rows taken whole take no place in the stream and start where the next text
+    // does.
+    auto tokens =
+        std::prev(std::upper_bound(rows.begin(), rows.end(), at - source_start,
+                                   [](std::int64_t place, const TokenRow& r) { return place < r.stream_start; }));
+    for (; tokens != rows.end() && at < end; ++tokens) {
+      if (tokens->kind != RowKind::text) continue;
+      const std::int64_t first = at - source_start - tokens->stream_start;
+      const std::int64_t positions = std::min(tokens->length - 1 - first, end - at);
+      use(Piece{&source, &*tokens, first, positions});
+      at += positions;
+    }
+  }
+}
+
+Dataset::Dataset() = default;
+Dataset::~Dataset() = default;
+Dataset::Dataset(Dataset&&) noexcept = default;
+Dataset& Dataset::operator=(Dataset&&) noexcept = default;
+
+Dataset Dataset::load(const DatasetOptions& options, const Tokenizer* tokenizer) {
+  Dataset dataset;
+  dataset.impl_ = std::make_unique<Impl>(options);
+  Impl& impl = *dataset.impl_;
+  impl.load_sources(options, tokenizer);
+  const auto is_text = [](const TokenRow& row) { return row.kind == RowKind::text; };
+  impl.packed =
+      options.packing.value_or(std::all_of(impl.sources.begin(), impl.sources.end(), [&](const Source& source) {
+        return std::all_of(source.table.rows().begin(), source.table.rows().end(), is_text);
+      }));
+  impl.leave_rows_out(options.skip_bad_rows);
+  if (impl.packed) impl.pack();
+  return dataset;
+}
+
+std::int64_t Dataset::num_examples() const { return impl_->num_examples; }
+
+Example Dataset::example(std::int64_t index) const {
+  const auto [source, row] = impl_->find_example(index);
+  const auto length = static_cast<std::size_t>(impl_->used_length(*row));
+  const auto ids = source->table.ids(*row).first(length), labels = source->table.labels(*row).first(length);
+  return {{ids.begin(), ids.end()}, {labels.begin(), labels.end()}, source->place(row->line)};
+}
+
+bool Dataset::packed() const { return impl_->packed; }
+
+std::int64_t Dataset::num_rows() const { return impl_->num_rows(); }
+
+std::int64_t Dataset::row_tokens(std::int64_t row) const {
+  std::int64_t positions = 0;
+  impl_->for_each_piece(row, [&](const Piece& piece) { positions += piece.positions; });
+  return positions;
+}
+
+std::int64_t Dataset::row_documents(std::int64_t row) const {
+  std::int64_t documents = 0;
+  impl_->for_each_piece(row, [&](const Piece&) { ++documents; });
+  return documents;
+}
+
+std::int64_t Dataset::row_supervised_tokens(std::int64_t row) const {
+  std::int64_t targets = 0;
+  impl_->for_each_piece(row, [&](const Piece& piece) { targets += count_targets(piece); });
+  return targets;
+}
+
+void Dataset::append_row(std::int64_t row, MicroBatch& batch) const {
+  if (batch.document_starts.empty()) batch.document_starts.push_back(0);
+  impl_->for_each_piece(row, [&](const Piece& piece) {
+    const auto first = static_cast<std::size_t>(piece.first_token), count = static_cast<std::size_t>(piece.positions);
+    const auto ids = piece.source->table.ids(*piece.row).subspan(first, count);
+    const auto labels = piece.source->table.labels(*piece.row).subspan(first + 1, count);
+    batch.input_ids.insert(batch.input_ids.end(), ids.begin(), ids.end());
+    batch.labels.insert(batch.labels.end(), labels.begin(), labels.end());
+    HEDDLE_CHECK(batch.input_ids.size() <= std::numeric_limits<std::int32_t>::max());
+    batch.positions.resize(batch.input_ids.size());
+    std::iota(batch.positions.end() - static_cast<std::ptrdiff_t>(count), batch.positions.end(), 0);
+    batch.document_starts.push_back(static_cast<std::int32_t>(batch.input_ids.size()));
+    batch.supervised_tokens += count_targets(piece);
+  });
+}
+
+std::string Dataset::source(std::int64_t row) const {
+  std::string first;
+  impl_->for_each_piece(row, [&](const Piece& piece) {
+    if (first.empty()) first = piece.source->place(piece.row->line);
+  });
+  return first;
+}
+
+}  // namespace heddle

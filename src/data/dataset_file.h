@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "data/row_encoder.h"
+#include "data/token_cache.h"
+
+namespace heddle {
+
+/// What decides the rows of one data file, besides its content.
+struct DataFileOptions {
+  const RowEncoder* encoder = nullptr;  ///< null: rows must carry ids
+  std::int32_t vocab_size = 0;          ///< ids must be below
+  bool skip_bad_rows = false;
+  std::filesystem::path cache_folder;  ///< empty: no cache
+};
+
+/// Tokenizes a data file on all threads, or maps what an earlier run made of the same content. Bad rows are in the
+/// table's notes, or, unless they are skipped, the first is thrown as Error "PATH:LINE: ...".
+TokenTable load_data_file(const std::string& path, const DataFileOptions& options);
+
+}  // namespace heddle

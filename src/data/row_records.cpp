@@ -1,0 +1,159 @@
+#include "data/row_records.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace heddle {
+namespace {
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr std::string_view kSpace = " \t\r\n";
+
+bool is_space(char c) { return kSpace.find(c) != std::string_view::npos; }
+
+std::int64_t count_lines(std::string_view text) { return std::count(text.begin(), text.end(), '\n'); }
+
+}  // namespace
+
+DataFormat data_format(const std::filesystem::path& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (extension == ".jsonl" || extension == ".ndjson") return DataFormat::json_lines;
+  if (extension == ".json") return DataFormat::json;
+  constexpr std::array<std::string_view, 10> kNoText = {".gz",      ".zst",   ".xz",  ".bz2", ".zip",
+                                                        ".parquet", ".arrow", ".npy", ".bin", ".safetensors"};
+  if (std::find(kNoText.begin(), kNoText.end(), extension) != kNoText.end()) {
+    fail("{}: {} files are not supported; expected .jsonl, .json or plain text", path.string(), extension);
+  }
+  return DataFormat::plain_text;
+}
+
+RecordReader::RecordReader(std::string_view content, DataFormat format) : content_(content) {
+  if (content_.starts_with(kByteOrderMark)) content_.remove_prefix(kByteOrderMark.size());
+  if (format == DataFormat::json_lines) {
+    state_ = State::lines;
+  } else if (format == DataFormat::plain_text) {
+    state_ = content_.empty() ? State::end : State::rest;
+  } else {
+    skip_space();
+    if (at_ == content_.size()) {
+      state_ = State::end;
+    } else if (content_[at_] == '[') {
+      ++at_;
+      state_ = State::elements;
+    } else if (content_[at_] == '{') {
+      state_ = State::rest;
+    } else {
+      throw RowError(line_, "a JSON file starts with neither [ nor {; expected an array of objects, or one object");
+    }
+  }
+}
+
+bool RecordReader::next(Record& record) {
+  switch (state_) {
+    case State::lines: return next_line(record);
+    case State::elements: return next_element(record);
+    case State::rest: return rest(record);
+    case State::end: break;
+  }
+  return false;
+}
+
+bool RecordReader::next_line(Record& record) {
+  while (at_ < content_.size()) {
+    const std::size_t end = std::min(content_.find('\n', at_), content_.size());
+    const std::string_view line = content_.substr(at_, end - at_);
+    at_ = std::min(end + 1, content_.size());
+    const std::int64_t number = line_++;
+    if (line.find_first_not_of(kSpace) != std::string_view::npos) {
+      record = {line, number};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool RecordReader::next_element(Record& record) {
+  skip_space();
+  const bool closes = at_ < content_.size() && content_[at_] == ']' && first_element_;
+  first_element_ = false;
+  const std::size_t begin = at_;
+  record.line = line_;
+  // Brackets are only counted, not matched: the parser of the record does that.
+  std::int64_t depth = 0;
+  bool in_string = false;
+  for (; at_ < content_.size(); ++at_) {
+    const char c = content_[at_];
+    if (c == '\n') ++line_;
+    if (in_string) {
+      if (c == '\\' && at_ + 1 < content_.size() && content_[at_ + 1] != '\n') ++at_;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (depth == 0 && (c == ',' || c == ']')) {
+      break;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  if (at_ == content_.size())
+    throw RowError(record.line, "the array that the file holds is not closed; expected , or ]");
+  record.text = content_.substr(begin, at_ - begin);
+  if (content_[at_++] == ']') {
+    skip_space();
+    if (at_ < content_.size()) throw RowError(line_, "something follows the array; expected the end of the file");
+    state_ = State::end;
+  }
+  return !closes;
+}
+
+bool RecordReader::rest(Record& record) {
+  record = {content_.substr(at_), line_};
+  state_ = State::end;
+  return true;
+}
+
+void RecordReader::skip_space() {
+  for (; at_ < content_.size() && is_space(content_[at_]); ++at_) {
+    if (content_[at_] == '\n') ++line_;
+  }
+}
+
+std::optional<std::size_t> find_invalid_utf8(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  std::size_t i = 0;
+  while (i < text.size()) {
+    const unsigned char lead = byte(i);
+    if (lead < 0x80) {
+      ++i;
+      continue;
+    }
+    // The second byte's range shuts out overlong forms, surrogates and code points above U+10FFFF.
+    const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if (lead < 0xC2 || lead > 0xF4 || text.size() - i < length) return i;
+    const unsigned char low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned char high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+    if (byte(i + 1) < low || byte(i + 1) > high) return i;
+    for (std::size_t k = 2; k < length; ++k) {
+      if ((byte(i + k) & 0xC0) != 0x80) return i;
+    }
+    i += length;
+  }
+  return std::nullopt;
+}
+
+void check_utf8(const Record& record) {
+  const auto bad = find_invalid_utf8(record.text);
+  if (!bad) return;
+  const std::string_view before = record.text.substr(0, *bad);
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
+  throw RowError(record.line + count_lines(before),
+                 fmt::format("byte 0x{:02X} at column {} is not valid UTF-8",
+                             static_cast<unsigned char>(record.text[*bad]), *bad - line_start + 1));
+}
+
+}  // namespace heddle

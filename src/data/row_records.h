@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace heddle {
+
+/// A row that cannot be used. The text is the reason alone; whoever knows the path puts "PATH:LINE: " before it.
+class RowError : public Error {
+ public:
+  RowError(std::int64_t line, const std::string& reason) : Error(reason), line_(line) {}
+  std::int64_t line() const { return line_; }
+
+ private:
+  std::int64_t line_;  // physical, from 1
+};
+
+enum class DataFormat : std::int32_t { json_lines, json, plain_text };
+
+/// By the file's extension: .jsonl and .ndjson, .json, anything else is plain text. Throws Error for formats that would
+/// make no sense as text (.gz, .zst, .parquet, ...).
+DataFormat data_format(const std::filesystem::path& path);
+
+/// The text of one row in its file, and the line on which it starts.
+struct Record {
+  std::string_view text;
+  std::int64_t line = 1;
+};
+
+/// Cuts a file into records: the lines that are not blank, the elements of a JSON array (or one object), or the whole
+/// of a plain text. A byte order mark at the start is passed over. Whether a record is sound is for its parser to say.
+class RecordReader {
+ public:
+  /// Throws RowError if a JSON file is neither an array nor an object. `content` must outlive the reader.
+  RecordReader(std::string_view content, DataFormat format);
+  /// False at the end. Throws RowError where an array is not closed or something follows it.
+  bool next(Record& record);
+
+ private:
+  bool next_line(Record& record);
+  bool next_element(Record& record);
+  bool rest(Record& record);
+  void skip_space();
+
+  std::string_view content_;
+  std::size_t at_ = 0;
+  std::int64_t line_ = 1;
+  enum class State { lines, elements, rest, end } state_;
+  bool first_element_ = true;
+};
+
+/// Where the first byte lies that is not part of well-formed UTF-8 (The Unicode Standard, table 3-7), if any.
+std::optional<std::size_t> find_invalid_utf8(std::string_view text);
+
+/// Throws RowError naming line, column and byte if the record is not well-formed UTF-8.
+void check_utf8(const Record& record);
+
+}  // namespace heddle

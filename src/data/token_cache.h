@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace heddle {
+
+/// The cache on disk cannot be written: a full disk, a folder that is not ours. Training can go on without it.
+class CacheError : public Error {
+ public:
+  using Error::Error;
+};
+
+enum class RowKind : std::int32_t {
+  text,  ///< may be cut: truncated, or packed as a stream
+  ids,   ///< taken whole
+};
+
+/// A tokenized row: where its ids lie, and what training needs to know without reading them.
+struct TokenRow {
+  std::int64_t offset = 0;         ///< of its first id among the table's ids
+  std::int64_t length = 0;         ///< ids, at least 2
+  std::int64_t label_offset = -1;  ///< of its first label among the table's labels; -1: the ids are the labels
+  std::int64_t targets = 0;  ///< labels other than -100, the first (which nothing predicts) not counted; at least 1
+  std::int64_t stream_start = 0;  ///< targets of the text rows before it
+  std::int64_t line = 0;          ///< physical, from 1
+  RowKind kind = RowKind::text;
+  std::int32_t reserved = 0;
+};
+
+/// What happened to a file's other rows.
+struct TableNotes {
+  struct BadRow {
+    std::int64_t line = 0;
+    std::string reason;
+  };
+  std::vector<BadRow> bad_rows;
+  std::vector<std::int64_t> rows_without_targets;  // lines
+  std::vector<std::string> ignored_fields;         // the first few
+};
+
+/// The rows of one data file, tokenized; read-only, in memory or mapped from the cache. Does not depend on the file's
+/// path, nor on how rows are cut later.
+class TokenTable {
+ public:
+  std::span<const TokenRow> rows() const { return rows_; }
+  std::span<const std::int32_t> ids(const TokenRow& row) const;
+  /// label i belongs to id i.
+  std::span<const std::int32_t> labels(const TokenRow& row) const;
+  const TableNotes& notes() const { return notes_; }
+  /// Targets of all text rows.
+  std::int64_t stream_length() const { return stream_length_; }
+
+  /// Maps a cache file. Nothing if there is none; if it is damaged (not whole, other bytes than were written, of
+  /// another key) nothing either, and `damage` says what is wrong.
+  static std::optional<TokenTable> open(const std::filesystem::path& path, std::string_view key, std::string& damage);
+
+ private:
+  friend class TokenTableWriter;
+  std::shared_ptr<const void> owner_;  // of the memory that the spans show
+  std::span<const std::int32_t> ids_, labels_;
+  std::span<const TokenRow> rows_;
+  TableNotes notes_;
+  std::int64_t stream_length_ = 0;
+};
+
+/// Collects rows in file order. With a path, ids go to disk as they come and memory stays bounded; the cache file
+/// appears under its name once it is whole.
+class TokenTableWriter {
+ public:
+  /// In memory.
+  TokenTableWriter();
+  /// Into the cache file `path`, whose folder exists. Throws CacheError if it cannot be written, as do the members
+  /// below.
+  TokenTableWriter(std::filesystem::path path, std::string_view key);
+  ~TokenTableWriter();
+  TokenTableWriter(const TokenTableWriter&) = delete;
+  TokenTableWriter& operator=(const TokenTableWriter&) = delete;
+
+  /// `labels` is empty or as long as `ids`. A row without targets is noted and left out.
+  void append(RowKind kind, std::int64_t line, std::span<const std::int32_t> ids, std::span<const std::int32_t> labels);
+  TableNotes& notes() { return notes_; }
+  /// The table; once.
+  TokenTable finish();
+
+ private:
+  struct Sink;
+  std::unique_ptr<Sink> sink_;
+  TableNotes notes_;
+  std::int64_t num_ids_ = 0, num_labels_ = 0, num_rows_ = 0, stream_length_ = 0;
+};
+
+/// Collects what decides a table's content into a key: 32 hexadecimal digits of xxHash128.
+class CacheKey {
+ public:
+  CacheKey();
+  ~CacheKey();
+  CacheKey(const CacheKey&) = delete;
+  CacheKey& operator=(const CacheKey&) = delete;
+
+  void add(std::string_view bytes);  // its length too, so that neighbours cannot run together
+  void add(std::int64_t value);
+  void add(std::span<const std::int32_t> values);
+  std::string digest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle

@@ -1,0 +1,68 @@
+// y[t,:] = weight[ids[t],:]. Overwrites y. The backward adds dy[t,:] to dweight[ids[t],:]; in overwrite mode all of
+// dweight is zeroed first. Rows are added in the order of the stream, for slices of columns in parallel: no atomics,
+// and the same bits for any number of threads.
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/embedding.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+
+void embedding_backward(const KernelCall& call) {
+  constexpr std::int64_t kColumns = 128;
+  const TensorView& dy = call.in[1];
+  const TensorView& dweight = call.out[0];
+  const auto* ids = call.in[0].as<const std::int32_t>();
+  const std::int64_t tokens = dy.shape.rows(), hidden = dy.shape.back();
+  if (!adds(call)) {
+    for_each_block(dweight.elements(), kElementsPerBlock, [&](std::int64_t begin, std::int64_t count) {
+      std::memset(dweight.as<float>() + begin, 0, static_cast<std::size_t>(count) * sizeof(float));
+    });
+  }
+  with_element_type(dy.dtype, [&](auto* type) HWY_ATTR {
+    using A = std::remove_pointer_t<decltype(type)>;
+    for_each_block(hidden, kColumns, [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        add_to(count, dy.as<const A>() + t * hidden + begin, dweight.as<float>() + ids[t] * hidden + begin);
+      }
+    });
+  });
+}
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heddle::cpu {
+HWY_EXPORT(embedding_backward);
+
+void embedding(const KernelCall& call) {
+  const TensorView& weight = call.in[1];
+  const TensorView& y = call.out[0];
+  const auto* ids = call.in[0].as<const std::int32_t>();
+  const std::int64_t tokens = y.shape.rows();
+  const std::int64_t vocabulary = weight.shape[0];
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    if (ids[t] < 0 || ids[t] >= vocabulary) {
+      fail("embedding: token {} of the stream has id {}; the vocabulary has {} entries", t, ids[t], vocabulary);
+    }
+  }
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(y.dtype)) * y.shape.back();
+  for_each_block(tokens, rows_per_block(y.shape.back()), [&](std::int64_t begin, std::int64_t count) {
+    for (std::int64_t t = begin; t < begin + count; ++t) {
+      std::memcpy(y.as<std::byte>() + t * bytes, weight.as<const std::byte>() + ids[t] * bytes,
+                  static_cast<std::size_t>(bytes));
+    }
+  });
+}
+
+void embedding_backward(const KernelCall& call) { HWY_DYNAMIC_DISPATCH(embedding_backward)(call); }
+
+}  // namespace heddle::cpu
+#endif

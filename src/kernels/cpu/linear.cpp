@@ -1,0 +1,78 @@
+// y = x W^T + bias + residual, x [T,I], W [O,I] (transposed: x W with W [I,O]), y [T,O].
+// Backward: dx = dy W + addend overwrites dx; dW = dy^T x (transposed: x^T dy) and dbias = column sums of dy overwrite
+// or add, as the call says. T*I*O multiply-adds each.
+#include "base/error.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/matmul.h"
+
+namespace heddle::cpu {
+namespace {
+
+MatrixOperand rows_of(const TensorView& tensor) { return row_major(tensor.data, tensor.dtype, tensor.shape.back()); }
+
+/// The weight as [outputs, inputs].
+MatrixOperand weight_of(const TensorView& weight, bool is_transposed) {
+  return is_transposed ? transposed(rows_of(weight)) : rows_of(weight);
+}
+
+/// A product whose C is the whole of `c`; `c`'s leading extents are its rows.
+MatrixProduct product_into(const TensorView& c, std::int64_t depth, const MatrixOperand& a, const MatrixOperand& b) {
+  MatrixProduct product;
+  product.rows = c.shape.rows();
+  product.columns = c.shape.back();
+  product.depth = depth;
+  product.a = a;
+  product.b = b;
+  product.c = c.data;
+  product.c_dtype = c.dtype;
+  product.c_row_stride = product.columns;
+  return product;
+}
+
+void set_addend(MatrixProduct& product, const TensorView& addend) {
+  if (!addend.present()) return;
+  HEDDLE_CHECK(addend.dtype == product.c_dtype);
+  product.addend = addend.data;
+  product.addend_row_stride = product.columns;
+}
+
+}  // namespace
+
+void linear(const KernelCall& call) {
+  const TensorView &x = call.in[0], &weight = call.in[1], &bias = call.in[2], &residual = call.in[3];
+  const bool is_transposed = call.attributes.integer("transposed") != 0;
+  MatrixProduct product =
+      product_into(call.out[0], x.shape.back(), rows_of(x), transposed(weight_of(weight, is_transposed)));
+  product.bias = bias.data;
+  product.bias_dtype = bias.dtype;
+  set_addend(product, residual);
+  matmul(product, call.scratch);
+}
+
+void linear_backward_input(const KernelCall& call) {
+  const TensorView &dy = call.in[0], &weight = call.in[1], &addend = call.in[2];
+  const bool is_transposed = call.attributes.integer("transposed") != 0;
+  MatrixProduct product = product_into(call.out[0], dy.shape.back(), rows_of(dy), weight_of(weight, is_transposed));
+  set_addend(product, addend);
+  matmul(product, call.scratch);
+}
+
+void linear_backward_weight(const KernelCall& call) {
+  const TensorView &dy = call.in[0], &x = call.in[1];
+  const TensorView &dweight = call.out[0], &dbias = call.out[1];
+  const bool is_transposed = call.attributes.integer("transposed") != 0;
+  const std::int64_t tokens = dy.shape.rows();
+  const auto &left = is_transposed ? x : dy, &right = is_transposed ? dy : x;
+  MatrixProduct product = product_into(dweight, tokens, transposed(rows_of(left)), rows_of(right));
+  if (adds(call)) set_addend(product, dweight);
+  matmul(product, call.scratch);
+  if (dbias.present()) {
+    // Column sums are a product with a row of ones.
+    const float one = 1.0f;
+    MatrixProduct sums = product_into(dbias, tokens, MatrixOperand{&one, DType::f32, 0, 0}, rows_of(dy));
+    if (adds(call)) set_addend(sums, dbias);
+    matmul(sums, call.scratch);
+  }
+}
+
+}  // namespace heddle::cpu

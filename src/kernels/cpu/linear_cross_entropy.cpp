@@ -1,0 +1,281 @@
+// The last projection and the cross entropy in one, a chunk of tokens at a time, so that logits [T,V] never exist:
+//   l = x W^T    z = c tanh(s l / c), or s l without softcap    loss += sum of (log sum_j exp z_j - z_label)
+//   d = g (softmax(z) - onehot) (1 - (z/c)^2) s    dx = d W    dW (+)= d^T x
+// with s logit_scale, c softcap and g gradient_scale; x [T,H], W [V,H] (transposed: [H,V]). Logits and d are f32 in the
+// workspace [chunk,V], the second in place of the first. Rows with label -100 have no loss and zero d. loss is added
+// to, or overwritten in the first micro-batch; dx is overwritten; dW as the call says. T*H*V multiply-adds for the
+// loss, three times that with gradients.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/linear_cross_entropy.cpp"
+#include <hwy/foreach_target.h>
+// After foreach_target.h.
+#include "kernels/cpu/math-inl.h"
+
+#ifndef HEDDLE_KERNELS_CPU_LINEAR_CROSS_ENTROPY_ONCE
+#define HEDDLE_KERNELS_CPU_LINEAR_CROSS_ENTROPY_ONCE
+namespace heddle::cpu {
+namespace {
+
+/// One row of logits, and what turns it into a loss and a gradient.
+struct LogitRow {
+  float* values;
+  std::int64_t vocabulary;
+  std::int64_t label;
+  float scale, cap;  ///< cap 0: none
+  bool with_gradient;
+  float gradient_scale;
+};
+
+}  // namespace
+}  // namespace heddle::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+namespace {
+
+/// Replaces logits l by z and returns the greatest.
+float transform_logits(const LogitRow& row) {
+  const FloatTag d;
+  const auto scale = hn::Set(d, row.scale);
+  const auto cap = hn::Set(d, row.cap);
+  const auto scale_by_cap = hn::Set(d, row.cap == 0.0f ? 0.0f : row.scale / row.cap);
+  auto greatest = hn::Set(d, -HUGE_VALF);
+  const auto transform = [&](FloatTag, FloatVector l) HWY_ATTR {
+    return row.cap == 0.0f ? hn::Mul(l, scale) : hn::Mul(tanh(d, hn::Mul(l, scale_by_cap)), cap);
+  };
+  if (row.cap != 0.0f || row.scale != 1.0f) map(row.vocabulary, row.values, row.values, transform);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  std::int64_t j = 0;
+  for (; j + lanes <= row.vocabulary; j += lanes) greatest = hn::Max(greatest, hn::LoadU(d, row.values + j));
+  float result = hn::GetLane(hn::MaxOfLanes(d, greatest));
+  for (; j < row.vocabulary; ++j) result = std::max(result, row.values[j]);
+  return result;
+}
+
+/// Sum of exp(z - greatest), added up in double. Any NaN or +infinity among z makes it NaN.
+double sum_of_exponentials(const LogitRow& row, float greatest) {
+  const FloatTag d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const auto shift = hn::Set(d, greatest);
+  double sums[kMaxFloatLanes] = {};
+  HWY_ALIGN float terms[kMaxFloatLanes];
+  for (std::int64_t j = 0; j < row.vocabulary; j += lanes) {
+    const auto count = static_cast<std::size_t>(std::min(lanes, row.vocabulary - j));
+    const auto z = j + lanes <= row.vocabulary ? hn::LoadU(d, row.values + j) : load_first(d, row.values + j, count);
+    hn::Store(exp(d, hn::Sub(z, shift)), d, terms);
+    for (std::size_t i = 0; i < count; ++i) sums[i] += static_cast<double>(terms[i]);
+  }
+  double sum = 0.0;
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+/// Replaces z by the gradient with respect to l.
+void differentiate_row(const LogitRow& row, float greatest, double sum) {
+  const FloatTag d;
+  const double outer = static_cast<double>(row.gradient_scale) * static_cast<double>(row.scale);
+  const double z_label = static_cast<double>(row.values[row.label]);
+  const double p_label = std::exp(z_label - static_cast<double>(greatest)) / sum;
+  const auto factor = hn::Set(d, static_cast<float>(outer / sum));
+  const auto shift = hn::Set(d, greatest);
+  const auto one = hn::Set(d, 1.0f);
+  double slope = 1.0;
+  if (row.cap == 0.0f) {
+    map(row.vocabulary, row.values, row.values,
+        [&](FloatTag, FloatVector z) HWY_ATTR { return hn::Mul(exp(d, hn::Sub(z, shift)), factor); });
+  } else {
+    const auto inverse_cap = hn::Set(d, 1.0f / row.cap);
+    map(row.vocabulary, row.values, row.values, [&](FloatTag, FloatVector z) HWY_ATTR {
+      const auto t = hn::Mul(z, inverse_cap);
+      return hn::Mul(hn::Mul(exp(d, hn::Sub(z, shift)), factor), hn::NegMulAdd(t, t, one));
+    });
+    const double t = z_label / static_cast<double>(row.cap);
+    slope = 1.0 - t * t;
+  }
+  row.values[row.label] = static_cast<float>((p_label - 1.0) * outer * slope);
+}
+
+}  // namespace
+
+double cross_entropy_row(const LogitRow& row) {
+  const float greatest = transform_logits(row);
+  const double sum = sum_of_exponentials(row, greatest);
+  const double loss = std::log(sum) + static_cast<double>(greatest) - static_cast<double>(row.values[row.label]);
+  if (row.with_gradient) differentiate_row(row, greatest, sum);
+  return loss;
+}
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heddle::cpu {
+namespace {
+
+HWY_EXPORT(cross_entropy_row);
+
+constexpr std::int32_t kIgnored = -100;
+
+/// The operands of both operations, checked.
+struct Head {
+  Head(const KernelCall& call, const TensorView& logits);
+
+  const TensorView& x;
+  MatrixOperand weight;  ///< as [V, H]
+  const std::int32_t* labels;
+  float* logits;
+  std::int64_t tokens, hidden, vocabulary, chunk;
+  bool is_transposed;
+  const Scratch& scratch;
+  LogitRow row;  ///< what is common to all rows
+
+  MatrixOperand x_rows(std::int64_t begin) const {
+    const auto bytes = begin * hidden * static_cast<std::int64_t>(dtype_bytes(x.dtype));
+    return row_major(x.as<std::byte>() + bytes, x.dtype, hidden);
+  }
+  MatrixOperand logit_rows() const { return row_major(logits, DType::f32, vocabulary); }
+};
+
+Head::Head(const KernelCall& call, const TensorView& workspace)
+    : x(call.in[0]), labels(call.in[2].as<std::int32_t>()), logits(workspace.as<float>()), scratch(call.scratch) {
+  const TensorView& w = call.in[1];
+  is_transposed = call.attributes.integer("transposed") != 0;
+  tokens = x.shape.rows();
+  hidden = x.shape.back();
+  vocabulary = w.shape[is_transposed ? 1 : 0];
+  chunk = call.attributes.integer("chunk");
+  weight = row_major(w.data, w.dtype, w.shape.back());
+  if (is_transposed) weight = transposed(weight);
+  HEDDLE_CHECK(chunk > 0 && std::min(chunk, tokens) * vocabulary <= workspace.elements());
+  HEDDLE_CHECK(static_cast<std::size_t>(std::min(chunk, tokens)) * sizeof(double) <= scratch.shared_bytes);
+  row.values = nullptr;
+  row.vocabulary = vocabulary;
+  row.label = kIgnored;
+  row.scale = static_cast<float>(call.attributes.real("logit_scale", 1.0));
+  row.cap = static_cast<float>(call.attributes.real("softcap", 0.0));
+  row.with_gradient = false;
+  row.gradient_scale = call.scalars.gradient_scale;
+}
+
+bool any_supervised(const Head& head, std::int64_t begin, std::int64_t count) {
+  bool any = false;
+  for (std::int64_t t = begin; t < begin + count; ++t) {
+    if (head.labels[t] == kIgnored) continue;
+    if (head.labels[t] < 0 || head.labels[t] >= head.vocabulary) {
+      fail("label {} of token {} is outside the vocabulary of {}", head.labels[t], t, head.vocabulary);
+    }
+    any = true;
+  }
+  return any;
+}
+
+/// Logits of a chunk, or their gradients, in head.logits. Losses of its rows are added to `total` in token order, so
+/// that the sum does not depend on the chunk.
+void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t count, double& total) {
+  MatrixProduct product;
+  product.rows = count;
+  product.columns = head.vocabulary;
+  product.depth = head.hidden;
+  product.a = head.x_rows(begin);
+  product.b = transposed(head.weight);
+  product.c = head.logits;
+  product.c_row_stride = head.vocabulary;
+  matmul(product, head.scratch);
+
+  auto* losses = reinterpret_cast<double*>(head.scratch.shared);  // free between products
+  const auto cross_entropy_of_row = HWY_DYNAMIC_DISPATCH(cross_entropy_row);
+  parallel_for(count, [&](std::int64_t i, int) {
+    LogitRow row = head.row;
+    row.values = head.logits + i * head.vocabulary;
+    row.label = head.labels[begin + i];
+    losses[i] = 0.0;
+    if (row.label != kIgnored) {
+      losses[i] = cross_entropy_of_row(row);
+    } else if (row.with_gradient) {
+      std::fill_n(row.values, head.vocabulary, 0.0f);
+    }
+  });
+  for (std::int64_t i = 0; i < count; ++i) total += losses[i];
+}
+
+/// dW (+)= d^T x over the rows of a chunk; transposed: x^T d.
+void add_weight_gradient(const Head& head, const TensorView& dweight, std::int64_t begin, std::int64_t count,
+                         bool add) {
+  MatrixProduct product;
+  product.rows = dweight.shape[0];
+  product.columns = dweight.shape[1];
+  product.depth = count;
+  product.a = transposed(head.is_transposed ? head.x_rows(begin) : head.logit_rows());
+  product.b = head.is_transposed ? head.logit_rows() : head.x_rows(begin);
+  product.c = dweight.data;
+  product.c_row_stride = product.columns;
+  product.addend = add ? dweight.data : nullptr;
+  product.addend_row_stride = product.columns;
+  matmul(product, head.scratch);
+}
+
+void write_loss(const KernelCall& call, double total) {
+  auto* loss = call.out[0].as<double>();
+  *loss = call.scalars.first_micro_batch ? total : *loss + total;
+}
+
+}  // namespace
+
+void linear_cross_entropy(const KernelCall& call) {
+  const Head head(call, call.out[1]);
+  double total = 0.0;
+  for (std::int64_t begin = 0; begin < head.tokens; begin += head.chunk) {
+    const std::int64_t count = std::min(head.chunk, head.tokens - begin);
+    if (any_supervised(head, begin, count)) cross_entropy_of_chunk(head, begin, count, total);
+  }
+  write_loss(call, total);
+}
+
+void linear_cross_entropy_gradient(const KernelCall& call) {
+  Head head(call, call.out[3]);
+  head.row.with_gradient = true;
+  const TensorView &dx = call.out[1], &dweight = call.out[2];
+  const auto dx_row_bytes = static_cast<std::size_t>(head.hidden) * dtype_bytes(dx.dtype);
+  bool add = adds(call);
+  double total = 0.0;
+  for (std::int64_t begin = 0; begin < head.tokens; begin += head.chunk) {
+    const std::int64_t count = std::min(head.chunk, head.tokens - begin);
+    std::byte* dx_rows = dx.as<std::byte>() + static_cast<std::size_t>(begin) * dx_row_bytes;
+    if (!any_supervised(head, begin, count)) {
+      std::memset(dx_rows, 0, static_cast<std::size_t>(count) * dx_row_bytes);
+      continue;
+    }
+    cross_entropy_of_chunk(head, begin, count, total);
+    MatrixProduct product;
+    product.rows = count;
+    product.columns = head.hidden;
+    product.depth = head.vocabulary;
+    product.a = head.logit_rows();
+    product.b = head.weight;
+    product.c = dx_rows;
+    product.c_dtype = dx.dtype;
+    product.c_row_stride = head.hidden;
+    matmul(product, head.scratch);
+    if (dweight.present()) {
+      add_weight_gradient(head, dweight, begin, count, add);
+      add = true;
+    }
+  }
+  if (dweight.present() && !add)
+    std::memset(dweight.data, 0, static_cast<std::size_t>(dweight.elements()) * sizeof(float));
+  write_loss(call, total);
+}
+
+}  // namespace heddle::cpu
+#endif

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+#include "ops/kernel.h"
+
+/// The matrix product of the CPU backend, for the kernels that are made of products.
+namespace heddle::cpu {
+
+/// A matrix where it lies: element (i, j) is at data + i * row_stride + j * column_stride, in elements of f32, bf16 or
+/// f16. Any strides are right, 0 too; packing is fast where one of them is 1.
+struct MatrixOperand {
+  const void* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 1;
+};
+
+/// `data` as a row-major matrix whose rows are `width` elements apart.
+inline MatrixOperand row_major(const void* data, DType dtype, std::int64_t width) { return {data, dtype, width, 1}; }
+inline MatrixOperand transposed(const MatrixOperand& matrix) {
+  return {matrix.data, matrix.dtype, matrix.column_stride, matrix.row_stride};
+}
+
+/// C[rows, columns] = A[rows, depth] * B[depth, columns] + bias[columns] + addend[rows, columns]
+struct MatrixProduct {
+  std::int64_t rows = 0, columns = 0, depth = 0;
+  MatrixOperand a, b;
+  void* c = nullptr;  ///< rows of adjacent elements; shares no memory with a and b
+  DType c_dtype = DType::f32;
+  std::int64_t c_row_stride = 0;
+  const void* bias = nullptr;  ///< [columns] or null
+  DType bias_dtype = DType::f32;
+  const void* addend =
+      nullptr;  ///< of C's type, rows of adjacent elements, or null; it may be C itself: then C += A * B
+  std::int64_t addend_row_stride = 0;
+};
+
+/// Computes a product with all threads. Sums are f32 and rounded to C's type once, at the end. The bits of an element
+/// depend on its row of A, its column of B and its addends alone: not on threads, nor on where it stands in C, nor on
+/// how many rows and columns are computed with it. So a generated token sees the logits that training sees, and a
+/// product may be cut into chunks of rows or columns freely. `depth` is added up in blocks of depth_block(depth) terms.
+/// Allocates nothing; needs 1 MiB of shared scratch and 1 MiB for each thread, and uses more where it is there.
+void matmul(const MatrixProduct& product, const Scratch& scratch);
+
+/// Terms of a sum that are added one after another from zero; then the blocks' sums are added in order.
+std::int64_t depth_block(std::int64_t depth);
+
+}  // namespace heddle::cpu

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/matmul.h"
+
+/// The inner loops of the matrix product, compiled for each instruction set. Packed operands are f32 in strips: a strip
+/// of A holds `row_tile` rows, a strip of B `column_tile` columns, both with the depth outermost: strip[k * tile + i].
+/// Strips at the edge are filled up with zeros.
+namespace heddle::cpu {
+
+/// A run of rows of C times a run of columns, over one group of depth; what one index of parallel_for computes.
+struct MatmulBlock {
+  std::int64_t rows, columns;
+  std::int64_t depth, depth_block;  ///< the group is cut into depth blocks; the last may be shorter
+  const float* a;                   ///< packed A of the group: [depth blocks][strips][depth of the block][row_tile]
+  std::int64_t a_rows;              ///< strips * row_tile
+  std::int64_t a_first_strip;       ///< the block's first row begins this strip
+  MatrixOperand b;                  ///< from the group's first depth and the block's first column on
+  float* packed_b;                  ///< [strips of B][depth_block][column_tile], of this thread
+  float* partial;                   ///< f32 sums [strips of B][strips of A][row_tile][column_tile]
+  bool first, last;  ///< group of depth: `partial` is overwritten by the first, and goes to C after the last
+  void* c;
+  DType c_dtype;
+  std::int64_t c_row_stride;
+  const void* addend;  ///< or null
+  std::int64_t addend_row_stride;
+  const void* bias;  ///< or null
+  DType bias_dtype;
+};
+
+struct MatmulKernels {
+  std::int64_t row_tile, column_tile;
+  /// Packs the first rows and columns of A: [strips][depth][row_tile].
+  void (*pack_a)(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed);
+  void (*multiply)(const MatmulBlock& block);
+};
+
+/// Those of the best instruction set that this machine has.
+const MatmulKernels& matmul_kernels();
+
+}  // namespace heddle::cpu

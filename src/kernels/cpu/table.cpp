@@ -1,0 +1,57 @@
+#include "kernels/cpu/table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cpu/kernels.h"
+
+namespace heddle::cpu {
+namespace {
+
+struct Entry {
+  std::string_view operation;
+  Kernel kernel;
+};
+
+constexpr std::array kTable = {
+    Entry{"embedding", embedding},
+    Entry{"embedding_backward", embedding_backward},
+    Entry{"linear", linear},
+    Entry{"linear_backward_input", linear_backward_input},
+    Entry{"linear_backward_weight", linear_backward_weight},
+    Entry{"rms_norm", rms_norm},
+    Entry{"rms_norm_backward", rms_norm_backward},
+    Entry{"layer_norm", layer_norm},
+    Entry{"layer_norm_backward", layer_norm_backward},
+    Entry{"rope_table", rope_table},
+    Entry{"rope", rope},
+    Entry{"rope_backward", rope_backward},
+    Entry{"attention", attention},
+    Entry{"attention_backward", attention_backward},
+    Entry{"glu", glu},
+    Entry{"glu_backward", glu_backward},
+    Entry{"activation", activation},
+    Entry{"activation_backward", activation_backward},
+    Entry{"add", add},
+    Entry{"scale", scale},
+    Entry{"softcap", softcap},
+    Entry{"dropout", dropout},
+    Entry{"split", split},
+    Entry{"concat", concat},
+    Entry{"linear_cross_entropy", linear_cross_entropy},
+    Entry{"linear_cross_entropy_gradient", linear_cross_entropy_gradient},
+    Entry{"select_last", select_last},
+    Entry{"kv_append", kv_append},
+    Entry{"sum_of_squares", sum_of_squares},
+    Entry{"gradient_norm", gradient_norm},
+    Entry{"adamw", adamw},
+};
+
+}  // namespace
+
+Kernel find_kernel(std::string_view operation) {
+  const auto* found = std::find_if(kTable.begin(), kTable.end(), [&](const Entry& e) { return e.operation == operation; });
+  return found == kTable.end() ? nullptr : found->kernel;
+}
+
+}  // namespace heddle::cpu

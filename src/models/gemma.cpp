@@ -1,0 +1,32 @@
+#include "models/decoder.h"
+
+// Gemma 2 (arXiv:2408.00118): norms before and after attention and mlp. Gemma 3 (arXiv:2503.19786): and on the heads of
+// q and k; local layers have a rope of their own.
+namespace heddle {
+namespace {
+
+Value add_mlp(const BlockContext& b, Value x) {
+  const Value h = gated_mlp(b, norm(b, "pre_feedforward_layernorm", x));
+  return b.e.add(x, norm(b, "post_feedforward_layernorm", h));
+}
+
+}  // namespace
+
+Value emit_gemma2_block(const BlockContext& b, Value x) {
+  const Value h = self_attention(b, norm(b, "input_layernorm", x), b.c.attention_bias);
+  return add_mlp(b, b.e.add(x, norm(b, "post_attention_layernorm", h)));
+}
+
+Value emit_gemma3_block(const BlockContext& b, Value x) {
+  const ModelConfig& c = b.c;
+  const std::int64_t q_width = c.num_heads * c.head_dim, kv_width = c.num_kv_heads * c.head_dim;
+  Value h = norm(b, "input_layernorm", x);  // [T, hidden]
+  const Value q = b.e.split_heads(project(b, "self_attn.q_proj", h, q_width, c.attention_bias), c.num_heads);
+  const Value k = b.e.split_heads(project(b, "self_attn.k_proj", h, kv_width, c.attention_bias), c.num_kv_heads);
+  const Value v = b.e.split_heads(project(b, "self_attn.v_proj", h, kv_width, c.attention_bias), c.num_kv_heads);
+  h = attend(b, norm(b, "self_attn.q_norm", q), norm(b, "self_attn.k_norm", k), v);
+  h = project(b, "self_attn.o_proj", h, c.hidden_size, c.attention_bias);
+  return add_mlp(b, b.e.add(x, norm(b, "post_attention_layernorm", h)));
+}
+
+}  // namespace heddle

@@ -1,0 +1,63 @@
+#include "models/model_config.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "models/config_parts.h"
+
+namespace heddle {
+namespace {
+
+[[noreturn]] void refuse_model_type(const JsonReader& reader, const std::string& model_type) {
+  const auto names = supported_model_types();
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const bool has_experts = model_type.find("moe") != std::string::npos || reader.has("num_experts") ||
+                           reader.has("num_local_experts") || reader.has("n_routed_experts");
+  reader.refuse_because(
+      "model_type", fmt::format("is {}, which is not supported{}; supported are {}{}", json_excerpt(Json(model_type)),
+                                has_experts ? " (a mixture of experts)" : "", fmt::join(known, ", "),
+                                did_you_mean(model_type, known)));
+}
+
+/// Features that change what a model computes, whatever its family, and are not supported.
+void refuse_features(const JsonReader& reader) {
+  for (const std::string_view key : {"quantization_config", "compression_config"}) {
+    if (reader.has(key)) reader.refuse(key, "none: a model with quantized weights is not supported");
+  }
+  for (const std::string_view key : {"use_bidirectional_attention", "add_cross_attention"}) {
+    if (reader.boolean_or(key, false)) reader.refuse(key, "false: only causal self-attention is supported");
+  }
+  if (!reader.boolean_or("is_causal", true)) reader.refuse("is_causal", "true: only causal attention is supported");
+}
+
+std::string read_dtype(const JsonReader& reader) {
+  constexpr std::array<std::string_view, 4> kTypes = {"float32", "bfloat16", "float16", "float64"};
+  const std::string_view key = reader.has("dtype") ? "dtype" : "torch_dtype";
+  const std::string name = reader.text_or(key, "float32");
+  const std::string_view bare = std::string_view(name).starts_with("torch.") ? std::string_view(name).substr(6) : name;
+  if (std::find(kTypes.begin(), kTypes.end(), bare) == kTypes.end()) reader.refuse_choice(key, kTypes);
+  return std::string(bare);
+}
+
+}  // namespace
+
+ModelConfig parse_model_config(const std::string& text, const std::string& name) {
+  // Some published configs have Infinity under keys of other families: those are to be refused for what they are.
+  const Json root = parse_json(text, name, 200, NonFinite::as_text);
+  const JsonReader reader(root, name);
+  ModelConfig config;
+  config.model_type = reader.text("model_type");
+  const auto known = supported_model_types();
+  if (std::find(known.begin(), known.end(), config.model_type) == known.end()) {
+    refuse_model_type(reader, config.model_type);
+  }
+  refuse_features(reader);
+  config.torch_dtype = read_dtype(reader);
+  config.initializer_range = reader.number_up_to_or("initializer_range", 0.02, 1.0);
+  HEDDLE_CHECK(read_family(reader, config));
+  return config;
+}
+
+}  // namespace heddle

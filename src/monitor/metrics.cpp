@@ -1,0 +1,123 @@
+#include "monitor/metrics.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "base/error.h"
+#include "formats/json.h"
+
+namespace heddle {
+namespace {
+
+/// fmt's "{}" is the shortest text that reads back to the same double.
+std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+double real(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::int64_t whole(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<std::int64_t>() : 0;
+}
+
+StepMetrics step_of(const Json& line) {
+  StepMetrics metrics;
+  metrics.step = whole(line, "step");
+  metrics.epoch = real(line, "epoch");
+  metrics.loss = real(line, "loss");
+  metrics.grad_norm = real(line, "grad_norm");
+  metrics.learning_rate = real(line, "learning_rate");
+  metrics.num_tokens = whole(line, "num_tokens");
+  metrics.num_supervised_tokens = whole(line, "num_supervised_tokens");
+  metrics.tokens_per_second = real(line, "tokens_per_second");
+  metrics.step_time = real(line, "step_time");
+  if (const auto skipped = line.find("skipped"); skipped != line.end()) metrics.skipped = *skipped == true;
+  if (line.contains("loss_scale")) metrics.loss_scale = real(line, "loss_scale");
+  if (const auto time = line.find("time"); time != line.end() && time->is_object()) {
+    for (const auto& part : kTimeParts) {
+      const double seconds = real(*time, std::string(part.name).c_str());
+      metrics.time.*part.seconds = std::isfinite(seconds) ? seconds : 0.0;
+    }
+  }
+  return metrics;
+}
+
+/// Calls visit(line, end) for each whole line that is an object with a step, `end` being the offset behind its newline,
+/// until visit returns false or a line is none.
+template <typename Visit>
+void for_each_line(std::string_view text, Visit&& visit) {
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n', begin)) {
+    const Json line = Json::parse(text.substr(begin, end - begin), nullptr, false);
+    begin = end + 1;
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) return;
+    if (!visit(line, begin)) return;
+  }
+}
+
+std::size_t bytes_before_step(const std::filesystem::path& path, std::int64_t first_step) {
+  std::size_t keep = 0;
+  if (first_step > 1) {
+    for_each_line(read_text(path), [&](const Json& line, std::size_t end) {
+      if (line["step"].get<std::int64_t>() >= first_step) return false;
+      keep = end;
+      return true;
+    });
+  }
+  return keep;
+}
+
+}  // namespace
+
+std::string metrics_line(const StepMetrics& metrics) {
+  const bool skipped = metrics.skipped || !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
+  std::string line =
+      fmt::format(R"({{"step": {}, "epoch": {}, "loss": {}, "grad_norm": {}, "learning_rate": {}, "num_tokens": {}, )"
+                  R"("num_supervised_tokens": {}, "tokens_per_second": {}, "step_time": {}, "skipped": {})",
+                  metrics.step, number(metrics.epoch), number(metrics.loss), number(metrics.grad_norm),
+                  number(metrics.learning_rate), metrics.num_tokens, metrics.num_supervised_tokens,
+                  number(metrics.tokens_per_second), number(metrics.step_time), skipped);
+  if (metrics.loss_scale) line += fmt::format(R"(, "loss_scale": {})", number(*metrics.loss_scale));
+  const char* separator = R"(, "time": {)";
+  for (const auto& part : kTimeParts) {
+    line += fmt::format(R"({}"{}": {})", separator, part.name, number(metrics.time.*part.seconds));
+    separator = ", ";
+  }
+  return line + "}}\n";
+}
+
+std::string metrics_line(const EvalMetrics& metrics) {
+  return fmt::format(R"({{"step": {}, "eval_loss": {}, "eval_perplexity": {}, "eval_num_tokens": {}}})"
+                     "\n",
+                     metrics.step, number(metrics.loss), number(metrics.perplexity), metrics.num_tokens);
+}
+
+MetricsHistory read_metrics(const std::filesystem::path& path) {
+  MetricsHistory history;
+  for_each_line(read_text(path), [&](const Json& line, std::size_t) {
+    if (line.contains("eval_loss")) {
+      history.evaluations.push_back({whole(line, "step"), real(line, "eval_loss"), real(line, "eval_perplexity"),
+                                     whole(line, "eval_num_tokens")});
+    } else {
+      history.steps.push_back(step_of(line));
+    }
+    return true;
+  });
+  return history;
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t first_step)
+    : file_(path, bytes_before_step(path, first_step)) {}
+
+}  // namespace heddle

@@ -1,0 +1,46 @@
+#include "ops/declarations.h"
+
+// The final projection and the cross entropy in one (as Liger Kernel, arXiv:2410.10989): logits = x·Wᵀ for `chunk`
+// tokens at a time, loss += sum over supervised tokens of logsumexp(logits) - logits[label]. The [T,V] matrix never
+// exists. The gradient form makes loss, dx and dW in one pass over the chunks: 6*T*H*V FLOPs, instead of 8 with a
+// forward first.
+namespace heddle {
+namespace {
+
+std::vector<ValueType> infer(std::span<const ValueType> in, const Attributes& a) {
+  const std::int64_t vocabulary = in[1].shape[a.integer("transposed") != 0 ? 1 : 0];
+  return {detail::kAbsent, detail::workspace({a.integer("chunk"), vocabulary})};
+}
+
+std::vector<ValueType> infer_gradient(std::span<const ValueType> in, const Attributes& a) {
+  const std::int64_t vocabulary = in[1].shape[a.integer("transposed") != 0 ? 1 : 0];
+  return {detail::kAbsent, in[0], detail::kAbsent, detail::workspace({a.integer("chunk"), vocabulary})};
+}
+
+template <int PerWeight>
+double flops(std::span<const ValueType> in, std::span<const ValueType>, const Attributes&) {
+  return PerWeight * static_cast<double>(in[0].shape[0]) * static_cast<double>(in[1].shape.elements());
+}
+
+void backward(BackwardContext& c) {
+  const std::vector<Value> in = {c.input(0), c.input(1), c.input(2)};
+  const auto out =
+      c.emit("linear_cross_entropy_gradient", in, c.attributes(), {c.output(0), Value{}, c.weight_gradient(1)});
+  c.set_gradient(0, out[1]);
+}
+
+}  // namespace
+
+std::vector<Operation> cross_entropy_operations() {
+  return {
+      {.name = "linear_cross_entropy",
+       .inputs = 3,
+       .outputs = 2,
+       .infer = infer,
+       .flops = flops<2>,
+       .backward = backward,
+       .backward_replaces_forward = true},
+      {.name = "linear_cross_entropy_gradient", .inputs = 3, .outputs = 4, .infer = infer_gradient, .flops = flops<6>}};
+}
+
+}  // namespace heddle

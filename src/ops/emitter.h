@@ -1,0 +1,70 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/operation.h"
+
+namespace heddle {
+
+/// How a weight starts when there is no file to read it from.
+struct Initialization {
+  enum class Kind { zeros, ones, normal };
+  Kind kind = Kind::normal;
+  double standard_deviation = 0.02;
+
+  static Initialization normal(double standard_deviation) { return {Kind::normal, standard_deviation}; }
+  static Initialization zeros() { return {Kind::zeros, 0}; }
+  static Initialization ones() { return {Kind::ones, 0}; }
+};
+
+/// What a model family sees: it names weights and emits operations, and knows nothing of what becomes of them. T is the
+/// capacity in tokens. Each call adds to a straight list.
+class Emitter {
+ public:
+  virtual ~Emitter() = default;
+
+  /// The weight of that name; the first call decides shape and initialisation, a second one gives the same value
+  /// (tied weights).
+  virtual Value weight(const std::string& name, Shape shape, Initialization initialization) = 0;
+  /// Outputs of a new instruction.
+  virtual std::vector<Value> emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) = 0;
+  virtual const ValueType& type(Value value) const = 0;
+  /// What follows belongs to this unit: "embedding", "block 3", "head".
+  virtual void begin_unit(std::string name) = 0;
+
+  // The stream of a micro-batch.
+  virtual Value input_ids() = 0;        // i32 [T]
+  virtual Value positions() = 0;        // i32 [T]
+  virtual Value document_starts() = 0;  // i32 [documents + 1]
+
+  /// Causal attention over each document; in generation over the key-value cache.   q [T,N,D], k, v [T,K,D] -> [T,N,D]
+  virtual Value attention(Value q, Value k, Value v, Attributes attributes) = 0;
+  /// What the program is for: the loss over the labels, or the logits of the last token.   x [T,H], weight [V,H]
+  virtual void language_model_head(Value x, Value weight, Attributes attributes) = 0;
+
+  Value linear(Value x, Value weight, Value bias = {}, bool transposed = false);
+  Value rms_norm(Value x, Value weight, double epsilon, double weight_offset = 0.0);
+  Value layer_norm(Value x, Value weight, Value bias, double epsilon);
+  Value embedding(Value ids, Value weight);
+  Value add(Value a, Value b);
+  Value scale(Value x, double factor);  // x itself when factor is 1
+  Value activation(Value x, Activation activation);
+  Value glu(Value gate, Value up, Activation activation);
+  /// x itself when probability is 0. Each call draws from a stream of its own.
+  Value dropout(Value x, double probability);
+  /// Columns of x [T, sum of widths].
+  std::vector<Value> split(Value x, const std::vector<std::int64_t>& widths);
+  /// The same memory with another shape; the first extent stays.
+  virtual Value reshape(Value x, Shape shape) = 0;
+  Value split_heads(Value x, std::int64_t heads);  // [T, N*D] as [T, N, D]
+  Value merge_heads(Value x);                      // [T, N, D] as [T, N*D]
+  /// Attributes of dropout inside another operation.
+  std::int64_t next_dropout_stream() { return ++dropout_streams_; }
+
+ private:
+  std::int64_t dropout_streams_ = 0;
+};
+
+}  // namespace heddle

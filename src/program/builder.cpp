@@ -1,0 +1,167 @@
+#include "program/builder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace heddle {
+namespace {
+
+// Rows of logits at a time: at most 64 MiB in f32, so that packing the vocabulary's weights is paid for by enough rows
+// while the workspace stays small beside the weights it serves.
+std::int64_t cross_entropy_chunk(std::int64_t tokens, std::int64_t vocabulary) {
+  constexpr std::int64_t kElements = std::int64_t{16} << 20;
+  const std::int64_t rows = std::clamp<std::int64_t>(kElements / vocabulary, 64, 1024);
+  return std::min(rows, tokens);
+}
+
+}  // namespace
+
+Parameter& Parameters::add_or_get(const std::string& name, const Shape& shape, Initialization initialization,
+                                  int unit) {
+  const auto [found, is_new] = index_.try_emplace(name, list.size());
+  if (is_new) {
+    list.push_back({.name = name, .shape = shape, .initialization = initialization, .unit = unit});
+  }
+  auto& parameter = list[found->second];
+  HEDDLE_CHECK(parameter.shape == shape);
+  return parameter;
+}
+
+const Parameter* Parameters::find(const std::string& name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &list[found->second];
+}
+
+std::int64_t Parameters::count() const {
+  std::int64_t total = 0;
+  for (const auto& parameter : list) total += parameter.shape.elements();
+  return total;
+}
+
+std::int64_t Parameters::trainable_count() const {
+  std::int64_t total = 0;
+  for (const auto& parameter : list) total += parameter.is_trainable ? parameter.shape.elements() : 0;
+  return total;
+}
+
+std::vector<int> append_instruction(StepProgram& program, const Operation& operation, std::vector<int> inputs,
+                                    Attributes attributes, const std::vector<int>& given, int unit, Phase phase) {
+  inputs.resize(std::max(inputs.size(), operation.inputs), -1);
+  std::vector<ValueType> types;
+  bool needs_gradient = false;
+  types.reserve(inputs.size());
+  for (const int input : inputs) {
+    types.push_back(input < 0 ? ValueType{} : program.at(input).type);
+    needs_gradient = needs_gradient || (input >= 0 && program.at(input).needs_gradient);
+  }
+  const auto made = operation.infer(types, attributes);
+  std::vector<int> outputs(std::max({made.size(), given.size(), operation.outputs}), -1);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (i < given.size() && given[i] >= 0) {
+      outputs[i] = given[i];
+    } else if (i < made.size() && made[i].present()) {
+      outputs[i] =
+          program.add({.label = std::string(operation.name) + (i == 0 ? "" : "." + std::to_string(i)),
+                       .type = made[i],
+                       .buffer_class = made[i].is_workspace ? BufferClass::workspace : BufferClass::activations,
+                       .needs_gradient = needs_gradient && phase == Phase::forward && operation.backward != nullptr});
+    }
+  }
+  program.instructions.push_back({.operation = &operation,
+                                  .inputs = std::move(inputs),
+                                  .outputs = outputs,
+                                  .attributes = std::move(attributes),
+                                  .phase = phase,
+                                  .unit = unit});
+  return outputs;
+}
+
+ProgramBuilder::ProgramBuilder(Options options, Parameters& parameters)
+    : options_(std::move(options)), parameters_(&parameters) {
+  program_.name = options_.name;
+  const std::int64_t tokens = options_.token_capacity;
+  ids_ = persistent(labels::input_ids, DType::i32, {tokens}, BufferClass::data, 0);
+  positions_ = persistent(labels::positions, DType::i32, {tokens}, BufferClass::data, 0);
+  document_starts_ =
+      persistent(labels::document_starts, DType::i32, {options_.document_capacity + 1}, BufferClass::data);
+  if (options_.purpose == Purpose::loss)
+    labels_ = persistent(labels::labels, DType::i32, {tokens}, BufferClass::data, 0);
+}
+
+Value ProgramBuilder::persistent(std::string_view label, DType type, Shape shape, BufferClass buffer_class,
+                                 int token_axis) {
+  return {program_.add({.label = std::string(label),
+                        .type = {type, shape, token_axis},
+                        .buffer_class = buffer_class,
+                        .is_persistent = true})};
+}
+
+Value ProgramBuilder::weight(const std::string& name, Shape shape, Initialization initialization) {
+  const int unit = static_cast<int>(program_.units.size()) - 1;
+  const auto& parameter = parameters_->add_or_get(name, shape, initialization, unit);
+  if (const auto found = weights_.find(name); found != weights_.end()) return {found->second};
+  const Value value = persistent(name, options_.activation_type, shape, BufferClass::parameters);
+  program_.at(value.id).needs_gradient = parameter.is_trainable;
+  weights_.emplace(name, value.id);
+  return value;
+}
+
+std::vector<Value> ProgramBuilder::emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) {
+  std::vector<int> ids;
+  for (const Value input : inputs) ids.push_back(input.id);
+  const int unit = static_cast<int>(program_.units.size()) - 1;
+  std::vector<Value> values;
+  for (const int id : append_instruction(program_, find_operation(operation), std::move(ids), std::move(attributes), {},
+                                         unit, Phase::forward)) {
+    values.push_back({id});
+  }
+  return values;
+}
+
+void ProgramBuilder::begin_unit(std::string name) { program_.units.push_back(std::move(name)); }
+
+Value ProgramBuilder::reshape(Value x, Shape shape) { return {program_.view(x.id, shape)}; }
+
+Value ProgramBuilder::attention(Value q, Value k, Value v, Attributes attributes) {
+  if (options_.purpose == Purpose::generation) {
+    const auto& key = type(k);
+    const Shape cache = {options_.cache_capacity, key.shape[1], key.shape[2]};
+    const std::string layer = "key-value cache " + std::to_string(caches_++);
+    const Value keys = persistent(layer + " keys", key.dtype, cache, BufferClass::activations);
+    const Value values = persistent(layer + " values", key.dtype, cache, BufferClass::activations);
+    const int unit = static_cast<int>(program_.units.size()) - 1;
+    for (const auto& [from, to] : {std::pair{k, keys}, std::pair{v, values}}) {
+      append_instruction(program_, find_operation("kv_append"), {from.id}, {}, {to.id}, unit, Phase::forward);
+    }
+    attributes.set("cached", std::int64_t{1});
+    return emit("attention", {q, keys, values, document_starts_}, std::move(attributes))[0];
+  }
+  return emit("attention", {q, k, v, document_starts_}, std::move(attributes))[0];
+}
+
+void ProgramBuilder::language_model_head(Value x, Value weight, Attributes attributes) {
+  const int unit = static_cast<int>(program_.units.size()) - 1;
+  const std::int64_t vocabulary = type(weight).shape[0];
+  if (options_.purpose == Purpose::generation) {
+    const Value last = emit("select_last", {x}, {})[0];
+    const Value logits = persistent(labels::logits, DType::f32, {1, vocabulary}, BufferClass::activations);
+    append_instruction(program_, find_operation("linear"), {last.id, weight.id}, {{"transposed", std::int64_t{0}}},
+                       {logits.id}, unit, Phase::forward);
+    if (const double scale = attributes.real("logit_scale", 1.0); scale != 1.0) {
+      append_instruction(program_, find_operation("scale"), {logits.id}, {{"factor", scale}}, {logits.id}, unit,
+                         Phase::forward);
+    }
+    if (const double cap = attributes.real("softcap"); cap != 0.0) {
+      append_instruction(program_, find_operation("softcap"), {logits.id}, {{"cap", cap}}, {logits.id}, unit,
+                         Phase::forward);
+    }
+    return;
+  }
+  attributes.set("chunk", cross_entropy_chunk(options_.token_capacity, vocabulary));
+  const Value loss = persistent(labels::loss, DType::f64, {1}, BufferClass::data);
+  append_instruction(program_, find_operation("linear_cross_entropy"), {x.id, weight.id, labels_.id},
+                     std::move(attributes), {loss.id}, unit, Phase::forward);
+}
+
+}  // namespace heddle

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "program/program.h"
+
+namespace heddle {
+
+/// Collects the forward of a model into a StepProgram. Give one `Parameters` to all programs of a run, so that they
+/// share weights.
+class Parameters {
+ public:
+  std::vector<Parameter> list;
+  Parameter& add_or_get(const std::string& name, const Shape& shape, Initialization initialization, int unit);
+  const Parameter* find(const std::string& name) const;
+  std::int64_t count() const;  ///< elements of all
+  std::int64_t trainable_count() const;
+
+ private:
+  std::unordered_map<std::string, std::size_t> index_;
+};
+
+class ProgramBuilder : public Emitter {
+ public:
+  enum class Purpose { loss, generation };
+  struct Options {
+    std::string name;
+    DType activation_type = DType::f32;
+    Purpose purpose = Purpose::loss;
+    std::int64_t token_capacity = 0;
+    std::int64_t document_capacity = 1;
+    std::int64_t cache_capacity = 0;  ///< generation: positions in the key-value cache
+  };
+  ProgramBuilder(Options options, Parameters& parameters);
+
+  Value weight(const std::string& name, Shape shape, Initialization initialization) override;
+  std::vector<Value> emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) override;
+  const ValueType& type(Value value) const override { return program_.at(value.id).type; }
+  void begin_unit(std::string name) override;
+  Value input_ids() override { return ids_; }
+  Value positions() override { return positions_; }
+  Value document_starts() override { return document_starts_; }
+  Value attention(Value q, Value k, Value v, Attributes attributes) override;
+  void language_model_head(Value x, Value weight, Attributes attributes) override;
+  Value reshape(Value x, Shape shape) override;
+
+  StepProgram take() { return std::move(program_); }
+
+ private:
+  Value persistent(std::string_view label, DType type, Shape shape, BufferClass buffer_class, int token_axis = -1);
+
+  Options options_;
+  Parameters* parameters_;
+  StepProgram program_;
+  std::unordered_map<std::string, int> weights_;
+  Value ids_, labels_, positions_, document_starts_;
+  int caches_ = 0;
+};
+
+/// Appends an instruction; outputs that `given` lacks are made. Shared by the builder and the passes.
+std::vector<int> append_instruction(StepProgram& program, const Operation& operation, std::vector<int> inputs,
+                                    Attributes attributes, const std::vector<int>& given, int unit, Phase phase);
+
+}  // namespace heddle

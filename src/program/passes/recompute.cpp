@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "program/passes/passes.h"
+
+namespace heddle {
+namespace {
+
+/// Which instructions may be emitted again, and from what: an instruction that may not be keeps its outputs alive.
+class Recomputation {
+ public:
+  Recomputation(StepProgram& program, RecomputeMode mode) : program_(program), mode_(mode) {}
+
+  void run() {
+    for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+      const auto& instruction = program_.instructions[i];
+      if (instruction.phase != Phase::forward) continue;
+      for (const int output : instruction.outputs) {
+        if (output >= 0) producer_[program_.root(output)] = i;
+      }
+    }
+    std::vector<Instruction> before = std::move(program_.instructions);
+    program_.instructions.clear();
+    forward_ = before;
+    for (auto& instruction : before) {
+      if (instruction.phase == Phase::backward) {
+        for (int& input : instruction.inputs) {
+          if (input >= 0) input = rebuilt(input, instruction.unit);
+        }
+      }
+      program_.instructions.push_back(std::move(instruction));
+    }
+  }
+
+ private:
+  bool may_repeat(const Instruction& instruction, int unit) const {
+    if (instruction.unit != unit) return false;  // what comes from another unit is a checkpoint
+    if (mode_ == RecomputeMode::selective) return instruction.operation->is_cheap_to_recompute;
+    return program_.units[static_cast<std::size_t>(unit)].starts_with("block");
+  }
+
+  /// The buffer to use in the backward instead of `buffer`: a recomputed copy, emitted now if there is none yet.
+  int rebuilt(int buffer, int unit) {
+    const int root = program_.root(buffer);
+    const auto made_by = producer_.find(root);
+    if (made_by == producer_.end() || program_.at(root).is_persistent) return buffer;
+    const Instruction original = forward_[made_by->second];
+    if (!may_repeat(original, unit)) return buffer;
+    if (!copies_.contains(root)) {
+      Instruction again = original;
+      again.phase = Phase::recompute;
+      for (int& input : again.inputs) {
+        if (input >= 0) input = rebuilt(input, unit);
+      }
+      for (int& output : again.outputs) {
+        if (output < 0) continue;
+        const int output_root = program_.root(output);
+        Buffer copy = program_.at(output_root);
+        copy.label += " again";
+        const int id = program_.add(std::move(copy));
+        copies_.emplace(output_root, id);
+        output = program_.view(id, program_.at(output).type.shape);
+      }
+      program_.instructions.push_back(std::move(again));
+    }
+    return program_.view(copies_.at(root), program_.at(buffer).type.shape);
+  }
+
+  StepProgram& program_;
+  RecomputeMode mode_;
+  std::vector<Instruction> forward_;               // as it was, to copy from
+  std::unordered_map<int, std::size_t> producer_;  // root buffer -> index in forward_
+  std::unordered_map<int, int> copies_;            // root buffer -> recomputed root
+};
+
+}  // namespace
+
+void recompute(StepProgram& program, RecomputeMode mode) {
+  if (mode == RecomputeMode::none) return;
+  Recomputation(program, mode).run();
+  remove_dead_instructions(program);
+}
+
+void remove_dead_instructions(StepProgram& program) {
+  std::unordered_set<int> used;
+  std::vector<bool> keep(program.instructions.size(), false);
+  for (std::size_t i = program.instructions.size(); i-- > 0;) {
+    const auto& instruction = program.instructions[i];
+    keep[i] = std::any_of(instruction.outputs.begin(), instruction.outputs.end(), [&](int output) {
+      return output >= 0 && (program.at(program.root(output)).is_persistent || used.contains(program.root(output)));
+    });
+    if (!keep[i]) continue;
+    for (const int input : instruction.inputs) {
+      if (input >= 0) used.insert(program.root(input));
+    }
+  }
+  std::vector<Instruction> kept;
+  for (std::size_t i = 0; i < keep.size(); ++i) {
+    if (keep[i]) kept.push_back(std::move(program.instructions[i]));
+  }
+  program.instructions = std::move(kept);
+}
+
+}  // namespace heddle

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace heddle {
+
+/// One stretch of zeroed memory for a tier, taken once before the run. Throws Error naming `what` and the bytes if the
+/// system will not give them.
+class Arena {
+ public:
+  Arena(std::size_t bytes, const std::string& what);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// Bytes that this process can still take: the system's available memory, cut by the cgroup's limit and RLIMIT_AS.
+std::size_t available_memory();
+
+}  // namespace heddle

@@ -1,0 +1,81 @@
+#include "base/threads.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+namespace heddle {
+namespace {
+
+/// Restores the number of threads, which is this thread's own.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int count) : before_(threads()) { set_threads(count); }
+  ~ThreadCount() { set_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+TEST(ParallelFor, CoversEachIndexOnceForAnyNumberOfThreads) {
+  for (const int count : {1, 2, 3, 8}) {
+    const ThreadCount use(count);
+    for (const std::int64_t indices : {0, 1, 2, 7, 1000}) {
+      std::vector<int> visits(static_cast<std::size_t>(indices));  // plain ints: a race would show under TSan
+      std::atomic<int> greatest_thread = 0;
+      parallel_for(indices, [&](std::int64_t index, int thread) {
+        ++visits[static_cast<std::size_t>(index)];
+        int seen = greatest_thread.load();
+        while (thread > seen && !greatest_thread.compare_exchange_weak(seen, thread)) {
+        }
+      });
+      EXPECT_TRUE(std::all_of(visits.begin(), visits.end(), [](int n) { return n == 1; }))
+          << count << " threads, " << indices << " indices";
+      EXPECT_LT(greatest_thread, count);
+    }
+  }
+}
+
+TEST(ParallelFor, WhatThreadsWroteIsSeenAfterwards) {
+  const ThreadCount use(4);
+  std::vector<std::int64_t> squares(10000);
+  for (int round = 0; round < 20; ++round) {
+    parallel_for(10000, [&](std::int64_t i, int) { squares[static_cast<std::size_t>(i)] = i * i + round; });
+    std::int64_t sum = 0;
+    for (const auto square : squares) sum += square;
+    ASSERT_EQ(sum, 9999LL * 10000 * 19999 / 6 + 10000LL * round);
+  }
+}
+
+TEST(ParallelFor, ANestedCallRunsOnTheThreadThatMadeIt) {
+  const ThreadCount use(3);
+  std::atomic<int> inner = 0, wrong = 0;
+  parallel_for(6, [&](std::int64_t, int) {
+    const auto outer_thread = std::this_thread::get_id();
+    parallel_for(5, [&](std::int64_t, int thread) {
+      ++inner;
+      if (thread != 0 || std::this_thread::get_id() != outer_thread) ++wrong;
+    });
+  });
+  EXPECT_EQ(inner, 30);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Threads, AtLeastOneCoreIsAvailable) {
+  EXPECT_GE(available_cores(), 1);
+  EXPECT_LE(available_cores(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+}
+
+TEST(Threads, TheNumberIsNeverBelowOne) {
+  const ThreadCount use(0);
+  EXPECT_EQ(threads(), 1);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,421 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "base/error.h"
+#include "config/run_config.h"
+#include "formats/json.h"
+
+namespace heddle {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+RunFile parse(const std::string& text, const RunFile::Overrides& overrides = {}) {
+  return RunFile::parse(text, "run.yaml", overrides);
+}
+
+std::string error_of(const std::string& text, const RunFile::Overrides& overrides = {}) {
+  try {
+    parse(text, overrides);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(RunFile, ReadsYamlIntoTheConfig) {
+  const auto run = parse(R"(
+model_name_or_path: some/model   # a comment
+train_file:
+  - a.jsonl
+  - {path: b.txt, weight: 0.5}
+max_length: 512
+packing: false
+learning_rate: 5e-4
+adam_beta2: 0.95
+lr_scheduler_type: cosine_with_min_lr
+lr_scheduler_kwargs: {min_lr_rate: 1e-1}
+warmup_steps: 10
+bf16: true
+recompute: selective
+device_memory: 2GiB
+on_bad_row: skip
+hidden_dropout: 0
+resume_from_checkpoint: false
+report_to: tensorboard
+torch_dtype: bfloat16
+)");
+  const auto& c = run.config();
+  EXPECT_EQ(c.model_name_or_path, "some/model");
+  ASSERT_EQ(c.train_file.size(), 2u);
+  EXPECT_EQ(c.train_file[0].path, "a.jsonl");
+  EXPECT_EQ(c.train_file[0].weight, 1.0);
+  EXPECT_EQ(c.train_file[1].path, "b.txt");
+  EXPECT_EQ(c.train_file[1].weight, 0.5);
+  EXPECT_EQ(c.max_length, 512);
+  EXPECT_EQ(c.packing, std::optional<bool>(false));
+  EXPECT_EQ(c.learning_rate, 5e-4);
+  EXPECT_EQ(c.adam_beta2, 0.95);
+  EXPECT_EQ(c.schedule.type, "cosine_with_min_lr");
+  EXPECT_EQ(c.schedule.numbers.at("min_lr_rate"), 0.1);
+  EXPECT_EQ(c.schedule.warmup_steps, 10);
+  EXPECT_EQ(c.precision, Precision::bf16);
+  EXPECT_EQ(c.recompute, Recompute::selective);
+  EXPECT_EQ(c.device_memory, std::optional<std::uint64_t>(2147483648u));
+  EXPECT_TRUE(c.skip_bad_rows);
+  EXPECT_EQ(c.hidden_dropout, std::optional<double>(0.0));
+  EXPECT_EQ(c.resume_from_checkpoint, "false");
+  EXPECT_TRUE(c.report_to_tensorboard);
+  EXPECT_EQ(c.torch_dtype, std::optional<std::string>("bfloat16"));
+}
+
+TEST(RunFile, JsonIsReadInFull) {
+  // yaml-cpp 0.7 knows no surrogate pairs
+  const auto run = parse("{\"output_dir\": \"a\\/\\ud83d\\ude00\\t\", \n\t\"max_steps\": 7, \"packing\": null}");
+  EXPECT_EQ(run.config().output_dir, "a/\xf0\x9f\x98\x80\t");
+  EXPECT_EQ(run.config().max_steps, 7);
+  EXPECT_EQ(run.config().packing, std::nullopt);
+}
+
+TEST(RunFile, DefaultsAreTheTables) {
+  // The table's defaults and RunConfig's own say the same.
+  const auto c = parse("{}").config();
+  const RunConfig d;
+  EXPECT_EQ(c.max_length, d.max_length);
+  EXPECT_EQ(c.packing, d.packing);
+  EXPECT_EQ(c.shuffle, d.shuffle);
+  EXPECT_EQ(c.add_bos, d.add_bos);
+  EXPECT_EQ(c.skip_bad_rows, d.skip_bad_rows);
+  EXPECT_EQ(c.per_device_train_batch_size, d.per_device_train_batch_size);
+  EXPECT_EQ(c.gradient_accumulation_steps, d.gradient_accumulation_steps);
+  EXPECT_EQ(c.per_device_eval_batch_size, d.per_device_eval_batch_size);
+  EXPECT_EQ(c.max_steps, d.max_steps);
+  EXPECT_EQ(c.num_train_epochs, d.num_train_epochs);
+  EXPECT_EQ(c.seed, d.seed);
+  EXPECT_EQ(c.eval_steps, d.eval_steps);
+  EXPECT_EQ(c.logging_steps, d.logging_steps);
+  EXPECT_EQ(c.max_skipped_steps, d.max_skipped_steps);
+  EXPECT_EQ(c.early_stopping_patience, d.early_stopping_patience);
+  EXPECT_EQ(c.load_best_model_at_end, d.load_best_model_at_end);
+  EXPECT_EQ(c.optim, d.optim);
+  EXPECT_EQ(c.learning_rate, d.learning_rate);
+  EXPECT_EQ(c.weight_decay, d.weight_decay);
+  EXPECT_EQ(c.adam_beta1, d.adam_beta1);
+  EXPECT_EQ(c.adam_beta2, d.adam_beta2);
+  EXPECT_EQ(c.adam_epsilon, d.adam_epsilon);
+  EXPECT_EQ(c.max_grad_norm, d.max_grad_norm);
+  EXPECT_EQ(c.schedule.type, d.schedule.type);
+  EXPECT_EQ(c.precision, d.precision);
+  EXPECT_EQ(c.recompute, d.recompute);
+  EXPECT_EQ(c.device_memory, d.device_memory);
+  EXPECT_EQ(c.ranks, d.ranks);
+  EXPECT_EQ(c.threads, d.threads);
+  EXPECT_EQ(c.attention_dropout, d.attention_dropout);
+  EXPECT_EQ(c.save_steps, d.save_steps);
+  EXPECT_EQ(c.save_total_limit, d.save_total_limit);
+  EXPECT_EQ(c.save_minutes, d.save_minutes);
+  EXPECT_EQ(c.resume_from_checkpoint, d.resume_from_checkpoint);
+  EXPECT_EQ(c.report_to_tensorboard, d.report_to_tensorboard);
+  EXPECT_EQ(c.loss_scaling.initial_scale_power, 16);
+  EXPECT_EQ(c.loss_scaling.loss_scale_window, 1000);
+  EXPECT_EQ(c.loss_scaling.hysteresis, 2);
+}
+
+TEST(RunFile, OverridesAreReadByTheirKeysType) {
+  const auto run = parse("max_steps: 5\nlr_scheduler_type: polynomial\nlr_scheduler_kwargs: {power: 2}\n",
+                         {{"max_steps", "9"},
+                          {"output_dir", "2024"},
+                          {"learning_rate", "1e-3"},
+                          {"bf16", "true"},
+                          {"lr_scheduler_kwargs.lr_end", "1e-5"},
+                          {"train_file", "[a.txt, b.txt]"},
+                          {"max_steps", "10"}});
+  EXPECT_EQ(run.config().max_steps, 10);
+  EXPECT_EQ(run.config().output_dir, "2024");
+  EXPECT_EQ(run.config().learning_rate, 1e-3);
+  EXPECT_EQ(run.config().precision, Precision::bf16);
+  EXPECT_EQ(run.config().schedule.numbers.at("power"), 2);
+  EXPECT_EQ(run.config().schedule.numbers.at("lr_end"), 1e-5);
+  EXPECT_EQ(run.config().train_file.size(), 2u);
+}
+
+TEST(RunFile, EffectiveNamesEachOrigin) {
+  const auto run = parse("max_steps: 5\n\nlearning_rate: 1e-3\ngradient_checkpointing: true\n", {{"seed", "7"}});
+  const auto e = run.effective();
+  EXPECT_EQ(e["max_steps"], (nlohmann::json{{"value", 5}, {"origin", "run.yaml:1"}}));
+  EXPECT_EQ(e["learning_rate"], (nlohmann::json{{"value", 1e-3}, {"origin", "run.yaml:3"}}));
+  EXPECT_EQ(e["seed"], (nlohmann::json{{"value", 7}, {"origin", "command line"}}));
+  EXPECT_EQ(e["weight_decay"], (nlohmann::json{{"value", 0.0}, {"origin", "default"}}));
+  EXPECT_EQ(e["recompute"], (nlohmann::json{{"value", "full"}, {"origin", "run.yaml:4"}}));
+  EXPECT_EQ(e["lora"]["value"], nullptr);
+  EXPECT_FALSE(e.contains("lora.r"));
+}
+
+TEST(RunFile, GradientCheckpointingIsRecomputeFull) {
+  EXPECT_EQ(parse("gradient_checkpointing: true").config().recompute, Recompute::full);
+  EXPECT_EQ(parse("gradient_checkpointing: true\nrecompute: full").config().recompute, Recompute::full);
+  EXPECT_EQ(parse("gradient_checkpointing: false\nrecompute: none").config().recompute, Recompute::none);
+  for (const auto* text :
+       {"gradient_checkpointing: true\nrecompute: none", "gradient_checkpointing: false\nrecompute: full",
+        "recompute: selective\ngradient_checkpointing: true"}) {
+    EXPECT_THAT(error_of(text), AllOf(HasSubstr("gradient_checkpointing"), HasSubstr("recompute"))) << text;
+  }
+}
+
+TEST(RunFile, YamlTrapsAreClosed) {
+  EXPECT_EQ(parse("learning_rate: 5e-5").config().learning_rate, 5e-5);  // text in YAML 1.1
+  EXPECT_EQ(parse("learning_rate: 1E-3").config().learning_rate, 1e-3);
+  EXPECT_EQ(parse("learning_rate: .5").config().learning_rate, 0.5);
+  EXPECT_EQ(parse("max_steps: 1e3").config().max_steps, 1000);
+  EXPECT_THAT(error_of("bf16: yes"), HasSubstr("expected true or false"));
+  EXPECT_THAT(error_of("bf16: on"), HasSubstr("bf16"));
+  EXPECT_THAT(error_of("bf16: \"true\""), HasSubstr("bf16"));
+  EXPECT_THAT(error_of("max_steps: 010"), HasSubstr("max_steps"));  // 8 in YAML 1.1
+  EXPECT_THAT(error_of("max_steps: 0x10"), HasSubstr("max_steps"));
+  EXPECT_THAT(error_of("learning_rate: .inf"), HasSubstr("learning_rate"));
+  EXPECT_THAT(error_of("learning_rate: .nan"), HasSubstr("learning_rate"));
+  EXPECT_THAT(error_of("learning_rate: nan"), HasSubstr("learning_rate"));
+  EXPECT_THAT(error_of("learning_rate: 1e999"), HasSubstr("learning_rate"));
+  EXPECT_THAT(error_of("output_dir: 2024"), HasSubstr("output_dir is 2024; expected text"));
+  EXPECT_EQ(parse("output_dir: '2024'").config().output_dir, "2024");
+  EXPECT_EQ(parse("output_dir: no").config().output_dir, "no");
+  EXPECT_THAT(error_of("output_dir: ''"), HasSubstr("output_dir"));
+  EXPECT_THAT(error_of("learning_rate:"), HasSubstr("learning_rate is empty"));
+}
+
+TEST(RunFile, AnchorsAndMergesAreResolved) {
+  const auto run = parse(R"(
+train_file: &files [a.txt]
+validation_file: *files
+lr_scheduler_type: polynomial
+lr_scheduler_kwargs: &kwargs {power: 2}
+)");
+  EXPECT_EQ(run.config().validation_file[0].path, "a.txt");
+  const auto merged = parse(R"(
+lr_scheduler_type: polynomial
+lr_scheduler_kwargs: {<<: {power: 2, lr_end: 0}, power: 3}
+)");
+  EXPECT_EQ(merged.config().schedule.numbers.at("power"), 3);
+  EXPECT_EQ(merged.config().schedule.numbers.at("lr_end"), 0);
+}
+
+TEST(RunFile, EveryErrorNamesItsLine) {
+  EXPECT_THAT(error_of("max_steps: 3\n\nseed: x"), StartsWith("run.yaml:3: seed is \"x\"; expected a whole number"));
+  EXPECT_THAT(error_of("max_steps: 3\nmax_step: 3"),
+              StartsWith("run.yaml:2: unknown key max_step; did you mean max_steps?"));
+  EXPECT_THAT(error_of("seed: 1\nmax_steps: 3\nseed: 2"),
+              StartsWith("run.yaml:3: seed is given twice, first at run.yaml:1"));
+  EXPECT_THAT(error_of("seed: 1\nmax_steps: [1, 2\n"), StartsWith("run.yaml:"));
+  EXPECT_THAT(error_of("seed: 1\n---\nseed: 2"), HasSubstr("more than one"));
+  EXPECT_THAT(error_of("seed: \xff"), StartsWith("run.yaml:1: is not UTF-8"));
+  EXPECT_THAT(error_of(std::string("seed: 1\nbf16: \0", 15)), StartsWith("run.yaml:2: "));
+  EXPECT_THAT(error_of("- seed"), HasSubstr("a list"));
+  EXPECT_THAT(error_of(""), HasSubstr("run.yaml: is empty"));
+  EXPECT_THAT(error_of("# nothing"), HasSubstr("run.yaml: is empty"));
+  EXPECT_THAT(error_of("*a"), StartsWith("run.yaml"));
+}
+
+TEST(RunFile, AliasesCannotGrowWithoutBound) {
+  std::string text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    text += fmt::format("a{0}: &a{0} [", i);
+    for (int k = 0; k < 10; ++k) text += fmt::format("*a{}, ", i - 1);
+    text += "]\n";
+  }
+  EXPECT_THAT(error_of(text), HasSubstr("more than 100000 values"));
+}
+
+TEST(RunFile, ContradictionsNameBothKeys) {
+  EXPECT_THAT(error_of("bf16: true\nfp16: true"), AllOf(HasSubstr("bf16"), HasSubstr("fp16")));
+  EXPECT_THAT(error_of("model_name_or_path: a\nconfig_name: b"),
+              AllOf(HasSubstr("model_name_or_path"), HasSubstr("config_name")));
+  EXPECT_THAT(error_of("warmup_steps: 3\nwarmup_ratio: 0.1"),
+              AllOf(HasSubstr("warmup_steps"), HasSubstr("warmup_ratio")));
+}
+
+TEST(RunFile, ScheduleArgumentsAreChecked) {
+  const auto with = [](const std::string& type, const std::string& kwargs) {
+    return error_of("lr_scheduler_type: " + type + "\nlr_scheduler_kwargs: " + kwargs);
+  };
+  EXPECT_EQ(with("cosine", "{num_cycles: 0.5}"), "accepted");
+  EXPECT_EQ(with("cosine", "{}"), "accepted");
+  EXPECT_THAT(with("cosine", "{num_cycle: 0.5}"), HasSubstr("did you mean num_cycles?"));
+  EXPECT_THAT(with("linear", "{power: 2}"), HasSubstr("linear, which takes none"));
+  EXPECT_THAT(with("cosine", "{num_cycles: many}"), HasSubstr("lr_scheduler_kwargs.num_cycles is \"many\""));
+  EXPECT_THAT(with("cosine_with_restarts", "{num_cycles: 1.5}"), HasSubstr("whole number"));
+  EXPECT_THAT(with("cosine_with_min_lr", "{}"), HasSubstr("min_lr_rate"));
+  EXPECT_THAT(with("cosine_with_min_lr", "{min_lr: 0, min_lr_rate: 0}"), HasSubstr("exclude each other"));
+  EXPECT_THAT(with("warmup_stable_decay", "{}"), HasSubstr("num_decay_steps"));
+  EXPECT_THAT(with("warmup_stable_decay", "{num_decay_steps: 3, decay_type: sqrt}"), HasSubstr("1-sqrt"));
+  EXPECT_THAT(with("polynomial", "{lr_end: 1}"), HasSubstr("lr_end"));
+  EXPECT_THAT(with("reduce_lr_on_plateau", "{}"), HasSubstr("follows the evaluation loss"));
+  EXPECT_THAT(with("WarmupLR", "{}"), HasSubstr("deepspeed.scheduler"));
+  EXPECT_THAT(with("cosine", "3"), HasSubstr("lr_scheduler_kwargs is 3"));
+}
+
+TEST(RunFile, AbsentFeaturesAreRefusedInOneLine) {
+  for (const auto* text : {"zero_stage: 2",
+                           "offload_optimizer: cpu",
+                           "offload_param: nvme",
+                           "offload_activations: cpu",
+                           "nvme_path: swap",
+                           "tensor_parallel: 2",
+                           "pipeline_parallel: 2",
+                           "context_parallel: 2",
+                           "sequence_parallel: true",
+                           "ranks: 2",
+                           "reduction: fast",
+                           "lora: {r: 4}",
+                           "load_in_4bit: true",
+                           "bnb_4bit_quant_type: nf4",
+                           "train_on: last",
+                           "assistant_only_loss: true",
+                           "completion_only_loss: true",
+                           "recompute: auto",
+                           "memory_budget: 1GiB",
+                           "adapter_name_or_path: a",
+                           "save_async: true"}) {
+    const std::string key(text, std::string(text).find(':'));
+    EXPECT_THAT(error_of(text),
+                AllOf(StartsWith("run.yaml:1: "), HasSubstr("this version does not have"), HasSubstr(key)))
+        << text;
+  }
+  for (const auto* text :
+       {"zero_stage: 0", "offload_optimizer: none", "tensor_parallel: 1", "ranks: 1", "lora: null",
+        "reduction: ordered", "load_in_4bit: false", "train_on: all", "completion_only_loss: false"}) {
+    EXPECT_EQ(error_of(text), "accepted");
+  }
+}
+
+TEST(RunFile, WrongNamesComeBeforeAbsentFeatures) {
+  EXPECT_THAT(error_of("lora: {r: 4, lora_alhpa: 8}"), HasSubstr("lora.lora_alhpa; did you mean lora.lora_alpha?"));
+  EXPECT_THAT(error_of("", {}), HasSubstr("empty"));
+  EXPECT_THAT(error_of("seed: 1", {{"lora.lora_alhpa", "8"}}),
+              StartsWith("command line: unknown key lora.lora_alhpa; did you mean lora.lora_alpha?"));
+  EXPECT_THAT(error_of("lora: {r: four}"), HasSubstr("lora.r is \"four\""));
+  EXPECT_THAT(error_of("seed: 1", {{"max_steps.x", "8"}}), HasSubstr("unknown key max_steps.x"));
+}
+
+TEST(RunFile, FromOverridesTakesAModel) {
+  EXPECT_EQ(RunFile::from_overrides("dir/model", {}).config().model_name_or_path, "dir/model");
+  const auto run = RunFile::from_overrides("dir/config.json", {{"max_length", "4096"}});
+  EXPECT_EQ(run.config().config_name, "dir/config.json");
+  EXPECT_EQ(run.config().max_length, 4096);
+  EXPECT_THROW(RunFile::from_overrides("m", {{"max_lenght", "1"}}), Error);
+}
+
+/// Run files as the acceptance suite spoils them: {changes of a sound run file, pattern of the error}.
+class BadRun : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("heddle-run-file-" + std::to_string(::getpid()));
+    fs::create_directories(folder_ / "model");
+    std::ofstream(folder_ / "rows.jsonl") << "{}\n";
+    std::ofstream(folder_ / "file") << "not a folder\n";
+    sound_ = {{"model_name_or_path", (folder_ / "model").string()},
+              {"train_file", (folder_ / "rows.jsonl").string()},
+              {"output_dir", (folder_ / "out").string()},
+              {"max_steps", 2}};
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string refuse(const std::string& text, const RunFile::Overrides& overrides = {}) {
+    const auto path = folder_ / "run.json";
+    std::ofstream(path, std::ios::binary) << text;
+    try {
+      RunFile::load(path, overrides).require_training_keys();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "accepted";
+  }
+  std::string refuse_changed(const Json& changes) {
+    auto run = sound_;
+    for (const auto& [key, value] : changes.items()) run[key] = value;
+    return refuse(run.dump());
+  }
+
+  fs::path folder_;
+  Json sound_;
+};
+
+TEST_F(BadRun, TheSoundOneIsAccepted) { EXPECT_EQ(refuse(sound_.dump()), "accepted"); }
+
+TEST_F(BadRun, WrongValuesAreRefusedByName) {
+  const std::vector<std::pair<Json, std::string>> cases = {
+      {{{"learning_rat", 0.1}}, "learning_rat.*learning_rate"},
+      {{{"gradient_acumulation_steps", 2}}, "gradient_acumulation_steps.*gradient_accumulation_steps"},
+      {{{"lora", {{"r", 4}, {"lora_alhpa", 8}}}}, "lora_alhpa.*lora_alpha"},
+      {{{"learning_rate", "fast"}}, "learning_rate"},
+      {{{"bf16", 7}}, "bf16"},
+      {{{"max_steps", {2}}}, "max_steps"},
+      {{{"max_steps", 2.5}}, "max_steps"},
+      {{{"max_steps", -5}}, "max_steps"},
+      {{{"per_device_train_batch_size", 0}}, "per_device_train_batch_size"},
+      {{{"gradient_accumulation_steps", 0}}, "gradient_accumulation_steps"},
+      {{{"per_device_train_batch_size", std::int64_t{1} << 62}}, "per_device_train_batch_size|memory"},
+      {{{"max_length", 0}}, "max_length"},
+      {{{"learning_rate", -0.1}}, "learning_rate"},
+      {{{"adam_beta1", 1.0}}, "adam_beta1"},
+      {{{"adam_epsilon", -1e-8}}, "adam_epsilon"},
+      {{{"warmup_steps", -1}}, "warmup_steps"},
+      {{{"hidden_dropout", 1.5}}, "hidden_dropout"},
+      {{{"bf16", true}, {"fp16", true}}, "bf16.*fp16|fp16.*bf16"},
+      {{{"lr_scheduler_type", "cosin"}}, "cosin"},
+      {{{"optim", "adamq"}}, "adamq"},
+      {{{"recompute", "some"}}, "recompute|some"},
+      {{{"model_name_or_path", "no/such/model"}}, "no/such/model"},
+      {{{"train_file", "no/such/rows.jsonl"}}, "no/such/rows"},
+      {{{"validation_file", "no/such/val.jsonl"}}, "no/such/val"},
+      {{{"deepspeed", (folder_ / "absent_ds.json").string()}}, "absent_ds\\.json"},
+      {{{"resume_from_checkpoint", "no/such/checkpoint-7"}}, "no/such/checkpoint-7"},
+      {{{"output_dir", (folder_ / "file").string()}}, "/file"},
+      {{{"output_dir", (folder_ / "file" / "out").string()}}, "file/out"},
+  };
+  for (const auto& [changes, pattern] : cases) {
+    const auto error = refuse_changed(changes);
+    EXPECT_TRUE(std::regex_search(error, std::regex(pattern, std::regex::icase))) << changes << ": " << error;
+    EXPECT_THAT(error, testing::Not(HasSubstr("\n")));
+    EXPECT_NE(error, "accepted") << changes;
+  }
+}
+
+TEST_F(BadRun, MissingKeysAreNamed) {
+  for (const auto* key : {"model_name_or_path", "train_file", "output_dir"}) {
+    auto run = sound_;
+    run.erase(key);
+    EXPECT_THAT(refuse(run.dump()), HasSubstr(key));
+  }
+}
+
+TEST_F(BadRun, WrongTextsAreRefusedWithTheFile) {
+  EXPECT_THAT(refuse("max_steps: [1, 2\nlearning_rate: }"), HasSubstr("run.json"));
+  EXPECT_THAT(refuse(""), HasSubstr("run.json"));
+  EXPECT_THAT(refuse("[1, 2]"), HasSubstr("run.json"));
+  const auto sound = sound_.dump();
+  EXPECT_THAT(refuse(sound.substr(0, sound.size() - 1) + ", \"max_steps\": 3}"), HasSubstr("max_steps is given twice"));
+  EXPECT_THAT(refuse(sound.substr(0, sound.size() - 1) + ", \"learning_rate\": .nan}"), HasSubstr("learning_rate"));
+  EXPECT_THAT(refuse(sound, {{"max_step", "3"}}), HasSubstr("max_step; did you mean max_steps?"));
+  EXPECT_THROW(
+      {
+        try {
+          RunFile::load(folder_ / "absent.yaml", {});
+        } catch (const Error& e) {
+          EXPECT_THAT(e.what(), HasSubstr("absent.yaml"));
+          throw;
+        }
+      },
+      Error);
+}
+
+}  // namespace
+}  // namespace heddle

@@ -1,0 +1,156 @@
+#include "operation.h"
+
+namespace heddle::conformance {
+namespace {
+
+constexpr double kIgnored = -100.0;
+
+/// Row t of the logits after scale and cap, and its softmax; the fast kernels never hold all rows.
+class LogitRow {
+ public:
+  LogitRow(const Case& c, std::int64_t t) {
+    const Operand &x = c.in[0], &weight = c.in[1];
+    const std::int64_t hidden = x.shape[1], vocabulary = c.in[1].shape.elements() / hidden;
+    const bool is_transposed = c.attributes.integer("transposed") != 0;
+    const double cap = c.attributes.real("softcap"), scale = c.attributes.real("logit_scale", 1.0);
+    double greatest = -1e300;
+    for (std::int64_t v = 0; v < vocabulary; ++v) {
+      const Real product = sum(hidden, [&](std::int64_t h) {
+        return Real(x[t * hidden + h]) * (is_transposed ? weight[h * vocabulary + v] : weight[v * hidden + h]);
+      });
+      const Real scaled = stored(DType::f32, scale) * product;
+      const Real z = cap == 0.0 ? scaled : cap * tanh(scaled / cap);
+      logits_.push_back(z);
+      slopes_.push_back(stored(DType::f32, scale) * (cap == 0.0 ? Real(1.0) : 1.0 - (z / cap) * (z / cap)));
+      greatest = std::max(greatest, z.value);
+    }
+    log_sum_ = greatest + log(sum(vocabulary, [&](std::int64_t v) { return exp(logit(v) - greatest); }));
+  }
+  Real loss(std::int64_t label) const { return log_sum_ - logit(label); }
+  /// d loss / d product, before the scale and the cap.
+  Real gradient(std::int64_t v, std::int64_t label) const {
+    const Real p = exp(logit(v) - log_sum_);
+    return (v == label ? p - 1.0 : p) * slopes_[static_cast<std::size_t>(v)];
+  }
+
+ private:
+  Real logit(std::int64_t v) const { return logits_[static_cast<std::size_t>(v)]; }
+  std::vector<Real> logits_, slopes_;
+  Real log_sum_;
+};
+
+/// Loss and, where asked for, d[t, v] with the gradient scale.
+Real loss_of(const Case& c, std::vector<std::vector<Real>>* gradients) {
+  const Operand& labels = c.in[2];
+  const std::int64_t tokens = c.in[0].shape[0], vocabulary = c.in[1].shape.elements() / c.in[0].shape[1];
+  Real loss = c.scalars.first_micro_batch || c.out.empty() ? 0.0 : c.out[0][0];
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    const bool is_supervised = labels[t] != kIgnored;
+    const LogitRow row(c, t);
+    const auto label = static_cast<std::int64_t>(labels[t]);
+    if (is_supervised) loss = loss + row.loss(label);
+    if (gradients != nullptr) {
+      gradients->push_back(elements(vocabulary, [&](std::int64_t v) {
+        return is_supervised ? Real(static_cast<double>(c.scalars.gradient_scale)) * row.gradient(v, label) : Real();
+      }));
+    }
+  }
+  return loss;
+}
+
+Outputs loss_reference(const Case& c) { return {{loss_of(c, nullptr)}, {}}; }
+
+Outputs gradient_reference(const Case& c) {
+  const Operand &x = c.in[0], &weight = c.in[1];
+  const std::int64_t tokens = x.shape[0], hidden = x.shape[1], vocabulary = weight.shape.elements() / hidden;
+  const bool is_transposed = c.attributes.integer("transposed") != 0;
+  std::vector<std::vector<Real>> d;
+  const Real loss = loss_of(c, &d);
+  const auto at = [&](std::int64_t t, std::int64_t v) {
+    return d[static_cast<std::size_t>(t)][static_cast<std::size_t>(v)];
+  };
+  const auto dx = elements(tokens * hidden, [&](std::int64_t i) {
+    const std::int64_t t = i / hidden, h = i % hidden;
+    return sum(vocabulary, [&](std::int64_t v) {
+      return at(t, v) * (is_transposed ? weight[h * vocabulary + v] : weight[v * hidden + h]);
+    });
+  });
+  const auto dweight = elements(vocabulary * hidden, [&](std::int64_t i) {
+    const std::int64_t v = is_transposed ? i % vocabulary : i / hidden;
+    const std::int64_t h = is_transposed ? i / vocabulary : i % hidden;
+    return initial(c, 2, i) + sum(tokens, [&](std::int64_t t) { return at(t, v) * x[t * hidden + h]; });
+  });
+  return {{loss}, dx, dweight, {}};
+}
+
+/// What the gradients are of: gradient_scale times the loss of this micro-batch.
+double loss_objective(const Case& c) {
+  const Case forward{.name = "", .in = c.in, .out = {}, .attributes = c.attributes, .scalars = c.scalars};
+  return static_cast<double>(c.scalars.gradient_scale) * loss_of(forward, nullptr).value;
+}
+
+struct Extents {
+  std::int64_t tokens, hidden, vocabulary, chunk;
+};
+
+Case loss_case(Precision p, Extents e, bool transposed, double softcap, double logit_scale, bool first) {
+  Operand labels = random_ids({e.tokens}, e.vocabulary, 3);
+  for (std::size_t t = 1; t < labels.values.size(); t += 3) labels.values[t] = kIgnored;
+  const Shape weight = transposed ? Shape{e.hidden, e.vocabulary} : Shape{e.vocabulary, e.hidden};
+  return {.name = fmt::format("T {} H {} V {} chunk {} transposed {} softcap {} logit_scale {} first {}", e.tokens,
+                              e.hidden, e.vocabulary, e.chunk, transposed, softcap, logit_scale, first),
+          .in = {random(p.activation, {e.tokens, e.hidden}, 1), random(p.activation, weight, 2, 0.3), labels},
+          .out = {first ? output(DType::f64, {1}) : given(DType::f64, {1}, {12.5}), workspace({e.chunk, e.vocabulary})},
+          .attributes = {{"chunk", e.chunk},
+                         {"transposed", std::int64_t{transposed}},
+                         {"softcap", softcap},
+                         {"logit_scale", logit_scale}},
+          .scalars = {.tokens = e.tokens, .first_micro_batch = first, .gradient_scale = 0.0625f}};
+}
+
+Case gradient_case(Precision p, Extents e, bool transposed, double softcap, double logit_scale, Accumulate mode,
+                   bool first) {
+  Case c = loss_case(p, e, transposed, softcap, logit_scale, first);
+  c.name += fmt::format(" accumulate {}", static_cast<int>(mode));
+  c.attributes.set("accumulate", static_cast<std::int64_t>(mode));
+  c.out.insert(c.out.begin() + 1,
+               {output(p.activation, {e.tokens, e.hidden}), gradient_output(p, c.in[1].shape, mode, first, 5)});
+  return c;
+}
+
+constexpr Extents kLarge{.tokens = 512, .hidden = 1024, .vocabulary = 16384, .chunk = 256};
+double products(double count) {
+  return count * 2.0 * static_cast<double>(kLarge.tokens * kLarge.hidden) * static_cast<double>(kLarge.vocabulary) *
+         2.0 / 3.0;  // a third of the labels are ignored
+}
+
+}  // namespace
+
+std::vector<Operation> cross_entropy_operations() {
+  return {
+      {.name = "linear_cross_entropy",
+       .cases = [](Precision p) -> std::vector<Case> {
+         return {loss_case(p, {1, 1, 2, 1}, false, 0.0, 1.0, true),
+                 loss_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, false),
+                 loss_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, true),
+                 loss_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, false)};
+       },
+       .reference = loss_reference,
+       .large = [](Precision p) { return loss_case(p, kLarge, false, 0.0, 1.0, true); },
+       .flops = [](const Case&) { return products(1.0); }},
+      {.name = "linear_cross_entropy_gradient",
+       .cases = [](Precision p) -> std::vector<Case> {
+         return {gradient_case(p, {1, 1, 2, 1}, false, 0.0, 1.0, Accumulate::overwrite, true),
+                 gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::add, false),
+                 gradient_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, Accumulate::add_after_first, true),
+                 gradient_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, Accumulate::add_after_first, false)};
+       },
+       .reference = gradient_reference,
+       .objective = loss_objective,
+       .derivatives = {{.output = 1, .input = 0}, {.output = 2, .input = 1}},
+       .large = [](Precision p) { return gradient_case(p, kLarge, false, 0.0, 1.0, Accumulate::overwrite, true); },
+       .flops = [](const Case&) { return products(3.0); }},
+  };
+}
+
+}  // namespace heddle::conformance

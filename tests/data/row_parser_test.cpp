@@ -1,0 +1,175 @@
+#include "data/row_parser.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace heddle {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Optional;
+
+Row parse(std::string_view text) { return parse_row({text, 7}, 30); }
+
+std::string error_of(std::string_view text) {
+  try {
+    parse(text);
+  } catch (const RowError& error) {
+    return fmt::format("{}: {}", error.line(), error.what());
+  }
+  return "no error";
+}
+
+TEST(RowParser, ReadsATextOrIdsWithLabels) {
+  EXPECT_THAT(parse(R"({"text": "h\u00e9 \ud83d\ude00\n"})").text,
+              Optional(std::string("h\xc3\xa9 \xf0\x9f\x98\x80\n")));
+  const Row row = parse(R"( {"labels": [-100, 0, 29], "input_ids": [3, 0, 29]} )");
+  EXPECT_THAT(row.input_ids, Optional(ElementsAre(3, 0, 29)));
+  EXPECT_THAT(row.labels, Optional(ElementsAre(-100, 0, 29)));
+  EXPECT_FALSE(row.text);
+  EXPECT_THAT(parse(R"({"input_ids": []})").input_ids, Optional(ElementsAre()));
+}
+
+TEST(RowParser, OtherFieldsOfAnyShapeArePassedOverAndNamed) {
+  const Row row = parse(R"({"id": 1.5e300, "meta": {"text": ["x", null, {"input_ids": 3}]}, "text": "a", "ok": true})");
+  EXPECT_THAT(row.text, Optional(std::string("a")));
+  EXPECT_THAT(row.ignored_fields, ElementsAre("id", "meta", "ok"));
+}
+
+TEST(RowParser, IdsMustBeWholeAndInTheVocabulary) {
+  EXPECT_EQ(error_of(R"({"input_ids": [1, 30]})"),
+            "7: input_ids[1] is 30; expected a whole number from 0 to 29 (vocab_size - 1)");
+  EXPECT_THAT(error_of(R"({"input_ids": [-2]})"), HasSubstr("input_ids[0] is -2;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [-100]})"), HasSubstr("input_ids[0] is -100;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [18446744073709551617]})"), HasSubstr("is 18446744073709551617;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [18446744073709551615]})"), HasSubstr("is 18446744073709551615;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [4294967297]})"), HasSubstr("is 4294967297;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [2.5]})"), HasSubstr("is 2.5;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [2.0]})"), HasSubstr("is 2.0;"));
+  EXPECT_THAT(error_of(R"({"input_ids": ["2"]})"), HasSubstr("is \"2\";"));
+  EXPECT_THAT(error_of(R"({"input_ids": [null]})"), HasSubstr("is null;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [true]})"), HasSubstr("is true;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [[1]]})"), HasSubstr("input_ids[0] is a list;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [1, {"a": 1}]})"), HasSubstr("input_ids[1] is an object;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [1, 2], "labels": [1, -1]})"),
+              HasSubstr("labels[1] is -1; expected -100 or a whole"));
+  EXPECT_THAT(error_of(R"({"input_ids": [1, 2], "labels": [30, 1]})"), HasSubstr("labels[0] is 30;"));
+  EXPECT_THAT(error_of(R"({"input_ids": [1, 2], "labels": [1]})"), HasSubstr("1 labels for 2 input_ids"));
+}
+
+TEST(RowParser, FieldsOfTheWrongTypeAreNamed) {
+  EXPECT_EQ(error_of(R"({"text": null})"), "7: text is null; expected a string");
+  EXPECT_EQ(error_of(R"({"text": 17})"), "7: text is 17; expected a string");
+  EXPECT_EQ(error_of(R"({"text": ["a"]})"), "7: text is a list; expected a string");
+  EXPECT_EQ(error_of(R"({"input_ids": "1 2"})"), "7: input_ids is \"1 2\"; expected a list of whole numbers");
+  EXPECT_EQ(error_of(R"({"input_ids": 3})"), "7: input_ids is 3; expected a list of whole numbers");
+  EXPECT_EQ(error_of(R"({"input_ids": {"a": 1}})"), "7: input_ids is an object; expected a list of whole numbers");
+}
+
+TEST(RowParser, RowsWithoutAKnownFieldSayWhatTheyHave) {
+  EXPECT_EQ(error_of(R"({"txet": "a"})"),
+            "7: no field to train on, found txet; expected text or input_ids; did you mean text?");
+  EXPECT_THAT(error_of("{}"), HasSubstr("the row is empty"));
+  EXPECT_THAT(error_of(R"({"labels": [1]})"), HasSubstr("found labels"));
+  EXPECT_THAT(error_of(R"({"messages": []})"), HasSubstr("rows with messages are not supported yet"));
+  EXPECT_THAT(error_of(R"({"prompt": "a", "completion": "b"})"), HasSubstr("rows with prompt are not supported yet"));
+  EXPECT_THAT(error_of(R"({"text": "a", "input_ids": [1]})"), HasSubstr("both text and input_ids"));
+  EXPECT_THAT(error_of(R"({"text": "a", "labels": [1]})"), HasSubstr("labels without input_ids"));
+}
+
+TEST(RowParser, OnlyStrictJsonIsRead) {
+  for (const char* text : {"", "{", "{\"text\": \"a\"", "{\"text\": \"a\",}", "{\"text\": 'a'}", "{\"text\": \"a\"} x",
+                           "{\"text\": NaN}", "{\"input_ids\": [1 2]}", "{\"text\": \"a\nb\"}", "{\"input_ids\": [01]}",
+                           "// c\n{}", "{\"a\": 1e999, \"text\": \"\"}"}) {
+    EXPECT_THAT(error_of(text), HasSubstr(": not valid JSON")) << text;
+  }
+  EXPECT_THAT(error_of(R"({"text": "a\ud800b"})"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of(R"({"text": "\udc00"})"), HasSubstr("not valid JSON"));
+  EXPECT_THAT(error_of(std::string_view("{\"text\": \"a\"}\0 x", 16)), HasSubstr("zero byte"));
+  EXPECT_EQ(error_of("[1, 2, 3]"), "7: a row is a list; expected an object");
+  EXPECT_EQ(error_of("17"), "7: a row is 17; expected an object");
+  EXPECT_EQ(error_of("\"a\""), "7: a row is \"a\"; expected an object");
+  EXPECT_EQ(error_of(R"({"text": "a", "text": "b"})"), "7: duplicate key \"text\"");
+  EXPECT_EQ(error_of(R"({"text": "a", "meta": {"x": 1, "x": 2}})"), "7: duplicate key \"x\"");
+  EXPECT_EQ(error_of("{\"text\": \"a\xc3(b\"}"), "7: byte 0xC3 at column 12 is not valid UTF-8");
+}
+
+TEST(RowParser, DepthIsBounded) {
+  const std::string deep = "{\"input_ids\": " + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_THAT(error_of(deep), HasSubstr("7: input_ids[0] is a list"));
+  const std::string other = "{\"text\": \"a\", \"x\": " + std::string(100000, '[') + std::string(100000, ']') + "}";
+  EXPECT_THAT(error_of(other), HasSubstr("7: nested deeper than 64 levels"));
+}
+
+TEST(RowParser, ErrorsInARowOfSeveralLinesNameTheLineOfTheFault) {
+  EXPECT_THAT(error_of("{\n\"text\":\n tru }"), testing::StartsWith("9: "));
+  EXPECT_THAT(error_of("{\n\"text\": \"\xff\"}"), testing::StartsWith("8: byte 0xFF at column 10"));
+}
+
+TEST(RowParser, OutsideTextInMessagesIsShortAndPrintable) {
+  const std::string error =
+      error_of("{\"text\": \"a\", \"" + std::string(1000, 'k') + "\": 1, \"" + std::string(1000, 'k') + "\": 1}");
+  EXPECT_LT(error.size(), 120u);
+  EXPECT_EQ(error_of("{\"\\u001b[31m\\n\": 1}"),
+            "7: no field to train on, found \\x1b[31m\\x0a; expected text or input_ids");
+}
+
+struct Cut {
+  std::string text;
+  std::int64_t line;
+  bool operator==(const Cut&) const = default;
+};
+
+std::vector<Cut> records_of(std::string_view content, DataFormat format) {
+  RecordReader reader(content, format);
+  std::vector<Cut> out;
+  for (Record record; reader.next(record);) out.push_back({std::string(record.text), record.line});
+  return out;
+}
+
+TEST(RowRecords, LinesThatAreNotBlank) {
+  EXPECT_THAT(records_of("\xEF\xBB\xBF{a}\r\n\r\n \t\n{b}\n{c}", DataFormat::json_lines),
+              ElementsAre(Cut{"{a}\r", 1}, Cut{"{b}", 4}, Cut{"{c}", 5}));
+  EXPECT_THAT(records_of("\n\n", DataFormat::json_lines), ElementsAre());
+}
+
+TEST(RowRecords, ElementsOfAnArrayWithTheirLines) {
+  EXPECT_THAT(records_of("\xEF\xBB\xBF\n[ {\"a\": \"],\\\"\"},\n\n {\"b\": [1, {}]}\n, 3] \n", DataFormat::json),
+              ElementsAre(Cut{"{\"a\": \"],\\\"\"}", 2}, Cut{"{\"b\": [1, {}]}\n", 4}, Cut{"3", 5}));
+  EXPECT_THAT(records_of("[ \n]", DataFormat::json), ElementsAre());
+  EXPECT_THAT(records_of(" \n{\"text\": \"a\"}\n", DataFormat::json), ElementsAre(Cut{"{\"text\": \"a\"}\n", 2}));
+  EXPECT_THAT(records_of(" \n", DataFormat::json), ElementsAre());
+  // An element that is missing is a record for the parser to refuse.
+  EXPECT_THAT(records_of("[1,]", DataFormat::json), ElementsAre(Cut{"1", 1}, Cut{"", 1}));
+  for (const char* text : {"[1", "[", "[1,", "[\"a", "[1] 2", "[1]]", "3", "\"a\"", "[[1]"}) {
+    EXPECT_THROW(records_of(text, DataFormat::json), RowError) << text;
+  }
+}
+
+TEST(RowRecords, Utf8ByTheStandardsTable) {
+  for (const char* good : {"", "a", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
+                           "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {
+    EXPECT_EQ(find_invalid_utf8(good), std::nullopt);
+  }
+  for (const char* bad :
+       {"\x80", "\xC0\x80", "\xC1\xBF", "\xC2", "\xC2(", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xE1\x80", "\xE1\x80(",
+        "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xF1\x80\x80", "\xFF"}) {
+    EXPECT_EQ(find_invalid_utf8(std::string("ab") + bad + ""), 2u);
+  }
+}
+
+TEST(RowRecords, FormatsGoByExtension) {
+  EXPECT_EQ(data_format("a/b.jsonl"), DataFormat::json_lines);
+  EXPECT_EQ(data_format("b.JSONL"), DataFormat::json_lines);
+  EXPECT_EQ(data_format("b.json"), DataFormat::json);
+  EXPECT_EQ(data_format("b.txt"), DataFormat::plain_text);
+  EXPECT_EQ(data_format("b"), DataFormat::plain_text);
+  EXPECT_THROW(data_format("b.jsonl.gz"), Error);
+}
+
+}  // namespace
+}  // namespace heddle

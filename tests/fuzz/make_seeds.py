@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Writes seed corpora and dictionaries for the fuzzers of JSON, safetensors and model configs.
+
+Usage: make_seeds.py FOLDER; then fuzz_NAME FOLDER/NAME -dict=FOLDER/NAME.dict
+"""
+import json
+import os
+import struct
+import sys
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite",
+            "smollm3")
+SIZES = {"vocab_size": 130, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64}
+ROPES = (
+    {"rope_type": "linear", "factor": 2.5},
+    {"type": "dynamic", "factor": 4.0},
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 0.5,
+     "mscale": 1.0, "mscale_all_dim": 0.5, "attention_factor": 1.5, "truncate": False},
+    {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+     "original_max_position_embeddings": 32},
+    {"type": "longrope", "short_factor": [1, 2, 3, 4], "long_factor": [5, 6, 7, 8]},
+)
+OTHER_KEYS = {
+    "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "hidden_activation": "gelu_pytorch_tanh",
+    "tie_word_embeddings": False, "torch_dtype": "bfloat16", "dtype": "float32", "bos_token_id": 1,
+    "eos_token_id": [1, 2], "attention_bias": True, "mlp_bias": True, "sliding_window": 7, "use_sliding_window": True,
+    "max_window_layers": 1, "layer_types": ["sliding_attention", "full_attention"], "sliding_window_pattern": 3,
+    "query_pre_attn_scalar": 24, "attn_logit_softcapping": 4.0, "final_logit_softcapping": None,
+    "rope_local_base_freq": 100.0, "partial_rotary_factor": 0.5, "original_max_position_embeddings": 16,
+    "no_rope_layers": [1, 0], "no_rope_layer_interval": 2, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
+    "attention_multiplier": 0.015, "logits_scaling": 8.0, "attention_dropout": 0.1, "resid_pdrop": 0.1,
+    "embd_pdrop": 0.1, "initializer_range": 0.02, "quantization_config": {"quant_method": "fp8"}, "is_causal": True,
+}
+GPT2 = {"model_type": "gpt2", "vocab_size": 128, "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64,
+        "n_inner": None, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True,
+        "scale_attn_by_inverse_layer_idx": False, "attn_pdrop": 0.0}
+
+
+def model_config_seeds():
+    for name in FAMILIES:
+        yield json.dumps({"model_type": name, **SIZES})
+    for rope in ROPES:
+        yield json.dumps({"model_type": "phi3" if "short_factor" in rope else "llama", **SIZES, "rope_scaling": rope})
+        yield json.dumps({"model_type": "llama", **SIZES, "rope_parameters": {**rope, "rope_theta": 500.0}})
+    yield json.dumps({"model_type": "gemma3_text", **SIZES, "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}})
+    sound = {k: v for k, v in OTHER_KEYS.items() if k != "quantization_config"}
+    for name in ("gemma2", "smollm3", "qwen2", "granite"):
+        yield json.dumps({"model_type": name, **SIZES, **sound})
+    yield json.dumps(GPT2)
+    yield '{"model_type": "nemotron_h", "time_step_limit": [0.0, Infinity]}'
+
+
+def json_seeds():
+    yield '{"a": [1, -2, 2.5e3, true, false, null, "h\\u00e9\\ud83d\\ude00\\n"], "b": {"c": {}, "d": []}}'
+    yield "[[[[[[[[]]]]]]]]"
+    yield '{"a": 1, "a": 2}'
+    yield "[NaN, Infinity, -Infinity, 1e999, 18446744073709551616]"
+    yield json.dumps({"k%d" % i: i for i in range(20)})
+    yield '["\\ud800", "\u00e9\u4e2d\U0001f600"]'
+
+
+def safetensors_seeds():
+    """After a first byte: a whole file ("\\0"), or header and data without the header's length ("\\1")."""
+    def entry(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    headers = (
+        ({}, 0),
+        ({"__metadata__": {"format": "pt"}, "w": entry("F32", [2, 2], 0, 16), "b": entry("BF16", [2], 16, 20)}, 20),
+        ({"a": entry("U8", [0], 0, 0), "b": entry("I64", [], 0, 8), "c": entry("BOOL", [3, 1], 8, 11)}, 11),
+        ({"x": entry("F8_E4M3", [4], 4, 8), "y": entry("F8_E5M2", [4], 0, 4)}, 8),
+        ({"w": entry("F32", [2 ** 33, 2 ** 33, 4], 0, 16)}, 16),
+    )
+    for header, size in headers:
+        text = json.dumps(header).encode()
+        yield b"\0" + struct.pack("<Q", len(text)) + text + bytes(size)
+        yield b"\1" + text + bytes(size)
+
+
+def strings_of(value):
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from strings_of(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from strings_of(inner)
+    elif isinstance(value, str):
+        yield value
+
+
+def main():
+    folder = sys.argv[1]
+    words = sorted({*FAMILIES, *SIZES, *strings_of(ROPES), *strings_of(OTHER_KEYS), *strings_of(GPT2), "su", "default"})
+    dictionaries = {
+        "json": ["NaN", "-Infinity", "null", "true", "false", "1e999", "\\\\ud800"],
+        "safetensors": ["dtype", "shape", "data_offsets", "__metadata__", "F32", "BF16", "F8_E4M3", "BOOL", "U8"],
+        "model_config": words,
+    }
+    corpora = {"json": json_seeds(), "safetensors": safetensors_seeds(), "model_config": model_config_seeds()}
+    for name, seeds in corpora.items():
+        os.makedirs(os.path.join(folder, name), exist_ok=True)
+        for i, seed in enumerate(seeds):
+            with open(os.path.join(folder, name, "seed%d" % i), "wb") as f:
+                f.write(seed if isinstance(seed, bytes) else seed.encode())
+        with open(os.path.join(folder, name + ".dict"), "w") as f:
+            f.writelines('"%s"\n' % word for word in dictionaries[name])
+
+
+main()
