@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/open_model.h"
+#include "formats/files.h"
 #include "formats/json.h"
 
 namespace heddle::cli {
@@ -23,7 +24,7 @@ struct Options {
 std::vector<std::int32_t> end_ids(const ModelSource& model) {
   const auto path = model.folder / "generation_config.json";
   if (std::filesystem::exists(path)) {
-    const Json config = read_json_file(path);
+    const Json config = parse_json(read_text_file(path), path.string(), 200, NonFinite::as_text);
     if (const auto found = config.find("eos_token_id"); found != config.end() && !found->is_null()) {
       if (found->is_number_integer()) return {found->get<std::int32_t>()};
       if (found->is_array()) return found->get<std::vector<std::int32_t>>();

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "cli/commands.h"
+#include "formats/files.h"
 #include "formats/json.h"
 #include "train/plan_document.h"
 #include "train/run_setup.h"
@@ -13,7 +14,7 @@ namespace {
 bool is_model(const std::string& path) {
   if (std::filesystem::is_directory(path)) return true;
   if (std::filesystem::path(path).extension() != ".json" || !std::filesystem::exists(path)) return false;
-  const Json document = read_json_file(path);
+  const Json document = parse_json(read_text_file(path), path, 200, NonFinite::as_text);
   return document.is_object() && (document.contains("model_type") || document.contains("architectures"));
 }
 

@@ -70,6 +70,7 @@ constexpr std::array kKeys = {
     only("optimizer.params.bias_correction", Rule::boolean(), "true"),
     only("optimizer.params.adam_w_mode", Rule::boolean(), "true"),
     only("optimizer.params.amsgrad", Rule::boolean(), "false"),
+    only("optimizer.params.max_grad_norm", Rule::number(0), "0|0.0"),  // gradient_clipping is its place
     without_effect("optimizer.params.torch_adam", Rule::boolean(), "Heddle has one Adam"),
     without_effect("optimizer.params.fused", Rule::boolean(), "Heddle has one Adam"),
     only("optimizer.legacy_fusion", Rule::boolean(), "false"),

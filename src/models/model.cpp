@@ -57,7 +57,7 @@ RopeTable emit_rope_table(Emitter& e, const ModelConfig& c, const RopeConfig& ro
     const std::int64_t own = rope.original_max_position_embeddings;
     a.set("dynamic_original", own > 0 ? own : c.max_positions);
   }
-  const auto tables = e.emit("rope_table", {e.positions(), e.document_starts()}, std::move(a));
+  const auto tables = e.rope_table(std::move(a));
   return {tables[0], tables[1]};
 }
 

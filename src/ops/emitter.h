@@ -41,6 +41,8 @@ class Emitter {
 
   /// Causal attention over each document; in generation over the key-value cache.   q [T,N,D], k, v [T,K,D] -> [T,N,D]
   virtual Value attention(Value q, Value k, Value v, Attributes attributes) = 0;
+  /// cos and sin of each position, f32 [T, R/2].
+  virtual std::vector<Value> rope_table(Attributes attributes) = 0;
   /// What the program is for: the loss over the labels, or the logits of the last token.   x [T,H], weight [V,H]
   virtual void language_model_head(Value x, Value weight, Attributes attributes) = 0;
 

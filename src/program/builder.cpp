@@ -140,6 +140,11 @@ Value ProgramBuilder::attention(Value q, Value k, Value v, Attributes attributes
   return emit("attention", {q, k, v, document_starts_}, std::move(attributes))[0];
 }
 
+std::vector<Value> ProgramBuilder::rope_table(Attributes attributes) {
+  if (options_.purpose == Purpose::generation) attributes.set("cached", std::int64_t{1});
+  return emit("rope_table", {positions_, document_starts_}, std::move(attributes));
+}
+
 void ProgramBuilder::language_model_head(Value x, Value weight, Attributes attributes) {
   const int unit = static_cast<int>(program_.units.size()) - 1;
   const std::int64_t vocabulary = type(weight).shape[0];

@@ -43,6 +43,7 @@ class ProgramBuilder : public Emitter {
   Value positions() override { return positions_; }
   Value document_starts() override { return document_starts_; }
   Value attention(Value q, Value k, Value v, Attributes attributes) override;
+  std::vector<Value> rope_table(Attributes attributes) override;
   void language_model_head(Value x, Value weight, Attributes attributes) override;
   Value reshape(Value x, Shape shape) override;
 

@@ -118,23 +118,16 @@ class Trainer {
     auto saved_at = Clock::now();
     std::int64_t saved_step = state_.step;
     while (state_.step < total_steps_ && SignalWatch::received() == 0) {
-      StepMetrics metrics = take_step();
+      monitor_->on_step(take_step());
+      stop_if_nothing_moves();
       const bool last = state_.step == total_steps_;
-      const bool due = (run_.save_steps > 0 && (state_.step % run_.save_steps == 0 || last)) ||
-                       (run_.save_minutes > 0 && seconds_since(saved_at) >= 60 * run_.save_minutes);
-      if (due) {
-        // The line of a step is there before its checkpoint is, so that a resume finds every line up to it.
-        monitor_->on_step(metrics);
+      if (data_.validation && (last || (run_.eval_steps > 0 && state_.step % run_.eval_steps == 0))) run_evaluation();
+      // Last, so that a resume finds every line up to the checkpoint's step.
+      if ((run_.save_steps > 0 && (last || state_.step % run_.save_steps == 0)) ||
+          (run_.save_minutes > 0 && seconds_since(saved_at) >= 60 * run_.save_minutes)) {
         save();
         saved_at = Clock::now();
         saved_step = state_.step;
-      } else {
-        monitor_->on_step(metrics);
-      }
-      stop_if_nothing_moves();
-      if (data_.validation &&
-          ((run_.eval_steps > 0 && state_.step % run_.eval_steps == 0) || (last && run_.eval_steps == 0))) {
-        run_evaluation();
       }
     }
     const int signal = SignalWatch::received();

@@ -13,7 +13,8 @@
 namespace heddle {
 namespace {
 
-constexpr std::int64_t kPiece = std::int64_t{1} << 16;  // elements that one thread converts at a time
+constexpr std::int64_t kPiece = std::int64_t{1} << 16;     // elements that one thread converts at a time
+constexpr std::int64_t kBuffered = std::int64_t{1} << 20;  // elements between file and memory: never a whole tensor
 
 /// Buffers that old checkpoints carry and that are no parameters: masks and frequencies that are computed.
 bool is_computed_buffer(const std::string& name) {
@@ -57,9 +58,8 @@ void write_file(const std::filesystem::path& path, const std::vector<const Weigh
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const TensorView view = master_of(executor, entries[i]->parameter);
     const DType type = header[i].dtype;
-    constexpr std::int64_t kElements = std::int64_t{1} << 20;  // exported through a small buffer, never a whole tensor
-    for (std::int64_t begin = 0; begin < view.elements(); begin += kElements) {
-      const std::int64_t count = std::min(kElements, view.elements() - begin);
+    for (std::int64_t begin = 0; begin < view.elements(); begin += kBuffered) {
+      const std::int64_t count = std::min(kBuffered, view.elements() - begin);
       piece.resize(static_cast<std::size_t>(count) * dtype_bytes(type));
       const auto* from =
           static_cast<const std::byte*>(view.data) + static_cast<std::size_t>(begin) * dtype_bytes(view.dtype);
@@ -128,10 +128,18 @@ TensorView master_of(const Executor& executor, const std::string& parameter) {
 
 void load_weights(const WeightFolder& folder, const WeightSource& source, const Parameters& parameters,
                   Executor& executor) {
+  std::vector<std::byte> piece;  // aligned, and read rather than mapped: a file that shrinks is an error, not a signal
   for (const auto& entry : source.entries) {
     const StoredTensor& tensor = *folder.find(entry.name);
     const TensorView target = master_of(executor, entry.parameter);
-    convert_parallel(folder.bytes(tensor).data(), tensor.dtype, target.data, target.dtype, target.elements());
+    for (std::int64_t begin = 0; begin < target.elements(); begin += kBuffered) {
+      const std::int64_t count = std::min(kBuffered, target.elements() - begin);
+      const auto offset = static_cast<std::size_t>(begin);
+      piece.resize(static_cast<std::size_t>(count) * dtype_bytes(tensor.dtype));
+      folder.read(tensor, offset * dtype_bytes(tensor.dtype), piece);
+      convert_parallel(piece.data(), tensor.dtype,
+                       static_cast<std::byte*>(target.data) + offset * dtype_bytes(target.dtype), target.dtype, count);
+    }
   }
   round_master_weights(parameters, executor);
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <regex>
+#include <sstream>
 
 #include "base/error.h"
 #include "config/deepspeed_keys.h"
@@ -163,6 +164,34 @@ TEST_F(DeepSpeed, PublishedFilesAreReadOrRefusedByKey) {
     }
   }
   EXPECT_GE(files, 8u);
+}
+
+TEST_F(DeepSpeed, EveryKeyOfPublishedFilesIsInTheTable) {
+  const auto file = reference_data() / "ds_configs/KEYS.tsv";
+  if (!fs::exists(file)) GTEST_SKIP() << file << " is absent";
+  // Parameters of optimizers that are refused by their type; a key that DeepSpeed does not know either.
+  const std::vector<std::string> refused = {"comm_backend_name", "cuda_aware",      "freeze_step",
+                                            "max_coeff",         "min_coeff",       "coeff_beta",
+                                            "factor_max",        "factor_min",      "factor_threshold",
+                                            "local_step_scaler", "var_freeze_step", "cuda_visible_devices"};
+  std::istringstream lines(read_text_file(file));
+  std::string line;
+  std::getline(lines, line);
+  std::size_t known = 0;
+  while (std::getline(lines, line)) {
+    const auto first = line.find('\t'), second = line.find('\t', first + 1);
+    const auto path = line.substr(first + 1, second - first - 1);
+    const auto name = path.substr(path.rfind('.') + 1);
+    bool is_known = name.starts_with('_') || path.starts_with("scheduler.params.");
+    for (const auto& rename : deepspeed_renames()) is_known = is_known || rename.old_path == path;
+    for (auto end = path.size(); end != std::string::npos && end > 0; end = path.rfind('.', end - 1)) {
+      const auto* key = find_deepspeed_key(path.substr(0, end));
+      is_known = is_known || (key != nullptr && (end == path.size() || key->is_free_form));
+    }
+    known += is_known ? 1 : 0;
+    EXPECT_NE(is_known, std::find(refused.begin(), refused.end(), name) != refused.end()) << path;
+  }
+  EXPECT_GT(known, 200u);
 }
 
 TEST_F(DeepSpeed, ValuesKeepTheirLineAndReachTheConfig) {

@@ -3,6 +3,7 @@
 #include "kernels/cpu/targets.h"
 // After targets.h, which says what kernels are compiled for.
 #include <hwy/highway.h>
+#include <sanitizer/asan_interface.h>
 
 #include <algorithm>
 #include <array>
@@ -112,6 +113,18 @@ bool Memory::guards_intact() const {
   return true;
 }
 
+void Memory::set_guards_readable(bool readable) const {
+  const std::byte* behind = bytes_.data() + offset_ + size_;
+  const std::size_t bytes_behind = bytes_.size() - offset_ - size_;
+  if (readable) {
+    ASAN_UNPOISON_MEMORY_REGION(bytes_.data(), offset_);
+    ASAN_UNPOISON_MEMORY_REGION(behind, bytes_behind);
+  } else {
+    ASAN_POISON_MEMORY_REGION(bytes_.data(), offset_);
+    ASAN_POISON_MEMORY_REGION(behind, bytes_behind);
+  }
+}
+
 double Memory::element(std::int64_t i) const {
   const std::byte* from = bytes_.data() + offset_ + static_cast<std::size_t>(i) * dtype_bytes(dtype_);
   if (dtype_ == DType::i32) {
@@ -153,7 +166,15 @@ struct Operands {
   }
 
   void run(Kernel kernel, const Case& c, int threads) const {
+    set_guards_readable(false);
     kernel({.in = in, .out = out, .attributes = c.attributes, .scalars = c.scalars, .scratch = scratch_for(threads)});
+    set_guards_readable(true);
+  }
+
+ private:
+  void set_guards_readable(bool readable) const {
+    for (const Memory& operand : memory.in) operand.set_guards_readable(readable);
+    for (const Memory& operand : memory.out) operand.set_guards_readable(readable);
   }
 };
 

@@ -38,6 +38,8 @@ class Memory {
   void* data() { return bytes_.data() + offset_; }
   std::span<const std::byte> contents() const { return {bytes_.data() + offset_, size_}; }
   bool guards_intact() const;
+  /// Under the address sanitizer, reading a guard is an error from here on, or is allowed again. Else nothing.
+  void set_guards_readable(bool readable) const;
   /// Element i as a double.
   double element(std::int64_t i) const;
 

@@ -49,15 +49,18 @@ TEST(Harness, SeesAnElementThatWasNotWritten) {
             "");
 }
 
+/// Under the address sanitizer too, which else stops the test before the harness sees it.
+__attribute__((no_sanitize("address"))) void write_zero(float* to) { *to = 0.0f; }
+
 TEST(Harness, SeesAWriteBehindTheEndAndBeforeTheStart) {
   EXPECT_EQ(fault_of([](const KernelCall& call) {
               add_right(call);
-              call.out[0].as<float>()[9] = 0.0f;
+              write_zero(call.out[0].as<float>() + 9);
             }),
             "memory around output 0 was changed");
   EXPECT_EQ(fault_of([](const KernelCall& call) {
               add_right(call);
-              call.in[1].as<float>()[-1] = 0.0f;
+              write_zero(call.in[1].as<float>() - 1);
             }),
             "memory around input 1 was changed");
 }

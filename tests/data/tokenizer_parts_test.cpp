@@ -198,7 +198,8 @@ TEST(WordPieceModel, TakesTheLongestTokenFirst) {
 TEST(UnigramModel, TakesTheMostProbableCut) {
   Json document;
   document["model"] = {{"type", "Unigram"}, {"unk_id", 0}, {"byte_fallback", false}};
-  document["model"]["vocab"] = {{"<unk>", 0.0}, {"a", -1.0}, {"b", -1.0}, {"ab", -1.5}, {"abc", -5.0}, {"c", -1.0}};
+  document["model"]["vocab"] =
+      Json::parse(R"([["<unk>", 0], ["a", -1], ["b", -1], ["ab", -1.5], ["abc", -5], ["c", -1]])");
   const auto tokenizer = test::load_json(document);
   EXPECT_EQ(tokenizer->encode("abc", false), (Ids{3, 5}));      // -2.5, against -3 and -5
   EXPECT_EQ(tokenizer->encode("axyb", false), (Ids{1, 0, 2}));  // unknown ones are one
@@ -213,7 +214,7 @@ TEST(BpeModel, MergesByRankAndFusesUnknowns) {
                                               false),
             (Ids{4, 6, 0, 4}));
   document["model"]["fuse_unk"] = false;
-  document["model"]["merges"] = {{"b", "c"}, {"a", "b"}};
+  document["model"]["merges"] = Json::parse(R"([["b", "c"], ["a", "b"]])");
   EXPECT_EQ(test::load_json(document)->encode("abcxx", false), (Ids{1, 5, 0, 0}));
   document["model"]["ignore_merges"] = true;
   EXPECT_EQ(test::load_json(document)->encode("abc", false), (Ids{6}));

@@ -9,10 +9,10 @@
 namespace heddle {
 namespace {
 
-using testing::random_tensor;
-using testing::run_kernel;
-using testing::Tensor;
-using testing::ThreadsScope;
+using test::random_tensor;
+using test::run_kernel;
+using test::Tensor;
+using test::ThreadsScope;
 
 constexpr std::int32_t kIgnored = -100;
 
@@ -179,7 +179,7 @@ TEST(LinearCrossEntropyGradient, AgreesWithFiniteDifferences) {
     const auto dx = p.dx.values(), dweight = p.dweight.values();
     // f32 rounding of sums of up to 67 terms of order gradient_scale, and that of dx to its type.
     for (std::size_t i = 0; i < dx.size(); ++i) {
-      ASSERT_NEAR(dx[i], dx_expected[i], 1e-6 + testing::rounding_error(s.dtype, dx_expected[i])) << i;
+      ASSERT_NEAR(dx[i], dx_expected[i], 1e-6 + test::rounding_error(s.dtype, dx_expected[i])) << i;
     }
     for (std::size_t i = 0; i < dweight.size(); ++i) ASSERT_NEAR(dweight[i], dweight_expected[i], 1e-6) << i;
   }

@@ -7,11 +7,11 @@
 namespace heddle {
 namespace {
 
-using testing::random_tensor;
-using testing::run_kernel;
-using testing::Tensor;
-using testing::ThreadsScope;
-using testing::whole_tensor;
+using test::random_tensor;
+using test::run_kernel;
+using test::Tensor;
+using test::ThreadsScope;
+using test::whole_tensor;
 
 struct Extents {
   std::int64_t tokens, inputs, outputs;

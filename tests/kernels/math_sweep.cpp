@@ -3,7 +3,7 @@
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "math_sweep.cpp"
+#define HWY_TARGET_INCLUDE "kernels/math_sweep.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which decides what it is compiled for.
 #include "kernels/cpu/math-inl.h"

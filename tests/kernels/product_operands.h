@@ -16,7 +16,7 @@
 #include "ops/kernel.h"
 #include "ops/tensor.h"
 
-namespace heddle::testing {
+namespace heddle::test {
 
 /// A dense tensor that owns its elements.
 struct Tensor {
@@ -106,4 +106,4 @@ class ThreadsScope {
   int before_;
 };
 
-}  // namespace heddle::testing
+}  // namespace heddle::test

@@ -238,6 +238,7 @@ TEST(ModelConfig, SmolLm3HasLayersWithoutRope) {
       parse("smollm3", R"({"no_rope_layers": [0, 1, 1, 0], "use_sliding_window": true, "sliding_window": 5})");
   EXPECT_EQ(c.sliding_window, 5);
   EXPECT_THAT(c.layer_is_sliding, ElementsAre(true, false, false, true));
+  EXPECT_EQ(parse("smollm3", R"({"use_sliding_window": false, "sliding_window": 5})").sliding_window, 0);
   for (const char* bad : {"[0, 1]", "3", "[0, 1, 2, 1]", "[0, 1, \"1\", 1]"}) {
     EXPECT_THAT(config_error(config_with("smollm3", std::string(R"({"no_rope_layers": )") + bad + "}")),
                 StartsWith("config.json: no_rope_layers is "))

@@ -100,6 +100,18 @@ TEST(RopeFrequencies, YarnWithoutTruncationAndWithMscales) {
               0.964326914892074);
 }
 
+TEST(RopeFrequencies, YarnWithTruncation) {
+  RopeConfig rope;
+  rope.type = RopeType::yarn;
+  rope.theta = 1e6;
+  rope.factor = 4;
+  rope.original_max_position_embeddings = 32768;
+  expect_near(rope_frequencies(rope, 16, 131072, 131072),
+              {1.0, 0.17782794100389226, 0.03162277660168379, 0.004217559938927618, 0.0005, 4.445698525097307e-05,
+               7.905694150420949e-06, 1.4058533129758728e-06},
+              1.138629436111989);
+}
+
 TEST(RopeFrequencies, Llama3) {
   RopeConfig rope;
   rope.type = RopeType::llama3;

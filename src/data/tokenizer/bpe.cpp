@@ -77,7 +77,8 @@ Bpe::Bpe(Vocabulary tokens, const MergeList& merges, Options options, const std:
   std::vector<std::int32_t> merged;
   merged.reserve(merges.size());
   for (std::size_t rank = 0; rank < merges.size(); ++rank) {
-    const auto& [left, right] = merges[rank];
+    const std::string& left = merges[rank].first;
+    const std::string& right = merges[rank].second;
     const auto find = [&](const std::string& token, std::string_view what) {
       const std::int32_t id = known.find(token);
       if (id == Vocabulary::none) {
@@ -103,6 +104,14 @@ Bpe::Bpe(Vocabulary tokens, const MergeList& merges, Options options, const std:
     byte_fallback_[byte] = known.find(fmt::format("<0x{:02X}>", byte));
   }
   if (is_plain_) find_joined_characters(merged);
+  const auto is_byte = [this](const std::string& token) {
+    return token.size() == 6 && token.starts_with("<0x") &&
+           std::count(byte_fallback_.begin(), byte_fallback_.end(), vocabulary().find(token)) > 0;
+  };
+  bytes_stand_alone_ = options_.byte_fallback &&
+                       std::count(byte_fallback_.begin(), byte_fallback_.end(), Vocabulary::none) == 0 &&
+                       std::none_of(merges.begin(), merges.end(),
+                                    [&](const auto& merge) { return is_byte(merge.first) || is_byte(merge.second); });
 }
 
 void Bpe::find_joined_characters(const std::vector<std::int32_t>& merged) {
@@ -137,8 +146,8 @@ void Bpe::tokenize(std::string_view word, WordCache& cache, std::vector<std::int
   }
 }
 
-/// Cuts between characters that are symbols and that no merged token holds side by side: no merge can reach across.
-/// Characters that are not symbols stay with their neighbours, since unknown ones may be fused.
+/// Cuts where no merge can reach across: between characters that are symbols and that no merged token holds side by
+/// side, and around characters that become bytes. Other unknown ones stay with their neighbours: they may be fused.
 void Bpe::tokenize_parts(std::string_view word, WordCache& cache, std::vector<std::int32_t>& ids) const {
   std::size_t begin = 0;
   char32_t previous = 0;
@@ -147,8 +156,10 @@ void Bpe::tokenize_parts(std::string_view word, WordCache& cache, std::vector<st
     const unicode::Character c = unicode::decode(word.data() + at);
     const auto length = static_cast<std::size_t>(c.length);
     const bool known = find_character(c.code, word.substr(at, length)) != Vocabulary::none;
-    if (known && previous_known &&
-        joined_.find(static_cast<std::int32_t>(previous), static_cast<std::int32_t>(c.code)) == nullptr) {
+    const bool is_apart = known && previous_known ? joined_.find(static_cast<std::int32_t>(previous),
+                                                                 static_cast<std::int32_t>(c.code)) == nullptr
+                                                  : bytes_stand_alone_;
+    if (is_apart && at > begin) {
       tokenize_whole(word.substr(begin, at - begin), cache, ids);
       begin = at;
     }

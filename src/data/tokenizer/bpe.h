@@ -43,7 +43,8 @@ class Bpe final : public TokenModel {
 
   PairTable merges_;
   Options options_;
-  bool is_plain_ = true;  // no prefix and no suffix
+  bool is_plain_ = true;            // no prefix and no suffix
+  bool bytes_stand_alone_ = false;  // every unknown character becomes bytes, which no merge takes
   std::int32_t unk_id_ = Vocabulary::none;
   std::array<std::int32_t, 256> byte_level_{};     // symbol of a byte's character
   std::array<std::int32_t, 256> byte_fallback_{};  // token <0xNN>

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "data/tokenizer/json_entry.h"
+#include "data/tokenizer/unicode.h"
 
 struct re_pattern_buffer;
 
@@ -40,15 +40,6 @@ class Pattern {
 };
 
 /// Covers `text` by characters that do and do not satisfy `matches`; each one that does stands alone.
-template <typename Predicate>
-std::vector<Stretch> find_characters(std::string_view text, Predicate matches);
-
-}  // namespace heddle
-
-#include "data/tokenizer/unicode.h"
-
-namespace heddle {
-
 template <typename Predicate>
 std::vector<Stretch> find_characters(std::string_view text, Predicate matches) {
   std::vector<Stretch> stretches;

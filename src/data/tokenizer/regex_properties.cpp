@@ -40,11 +40,8 @@ std::vector<OnigCodePoint> ranges_of(Belongs belongs_to) {
   return ranges;
 }
 
-/// The engine's \w: unlike Rust's it has superscripts and fractions of Latin-1, and no joiners.
-bool is_regex_word(char32_t c) {
-  if (c == 0x200C || c == 0x200D) return false;
-  return unicode::classes().is(c, unicode::word) || c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0xBC && c <= 0xBE);
-}
+/// The engine's \w inside brackets: unlike Rust's without the joiners.
+bool is_regex_word(char32_t c) { return c != 0x200C && c != 0x200D && unicode::classes().is(c, unicode::word); }
 
 }  // namespace
 
@@ -69,25 +66,32 @@ void define_regex_properties() {
   }
 }
 
+// Outside brackets the engine's \w has superscripts and fractions of Latin-1 too.
 std::string use_regex_properties(std::string_view pattern) {
-  static constexpr std::pair<std::string_view, std::string_view> spellings[] = {{"\\w", "\\p{Word}"},
-                                                                                {"\\W", "\\P{Word}"},
-                                                                                {"\\d", "\\p{Nd}"},
-                                                                                {"\\D", "\\P{Nd}"},
-                                                                                {"[:punct:]", "\\p{P}\\p{S}"}};
+  struct Spelling {
+    std::string_view own, outside, inside;
+  };
+  static constexpr Spelling spellings[] = {{"\\w", R"([\p{Word}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}])", "\\p{Word}"},
+                                           {"\\W", R"([^\p{Word}\x{B2}\x{B3}\x{B9}\x{BC}-\x{BE}])", "\\P{Word}"},
+                                           {"\\d", "\\p{Nd}", "\\p{Nd}"},
+                                           {"\\D", "\\P{Nd}", "\\P{Nd}"},
+                                           {"[:punct:]", "[:punct:]", "\\p{P}\\p{S}"}};
   std::string out;
+  int depth = 0;  // of brackets
   for (std::size_t at = 0; at < pattern.size();) {
     const std::string_view rest = pattern.substr(at);
     const auto* const found = std::find_if(std::begin(spellings), std::end(spellings),
-                                           [rest](const auto& spelling) { return rest.starts_with(spelling.first); });
-    if (found != std::end(spellings)) {
-      out += found->second;
-      at += found->first.size();
-    } else {
-      const std::size_t length = rest[0] == '\\' && rest.size() > 1 ? 2 : 1;  // an escaped backslash escapes nothing
-      out += rest.substr(0, length);
-      at += length;
+                                           [rest](const auto& spelling) { return rest.starts_with(spelling.own); });
+    if (found != std::end(spellings) && (depth > 0 || found->own != "[:punct:]")) {
+      out += depth > 0 ? found->inside : found->outside;
+      at += found->own.size();
+      continue;
     }
+    if (rest[0] == '[') ++depth;
+    if (rest[0] == ']' && depth > 0) --depth;
+    const std::size_t length = rest[0] == '\\' && rest.size() > 1 ? 2 : 1;  // an escaped backslash escapes nothing
+    out += rest.substr(0, length);
+    at += length;
   }
   return out;
 }

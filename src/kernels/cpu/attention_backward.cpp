@@ -9,7 +9,7 @@
 // they lie. Two ways to divide the work:
 //   one pass    a unit is one document and key-value head; all five products of a pair of tiles are made at once
 //   two passes  first dk, dv by (tile of keys, key-value head), then dq by (tile of queries, head), which makes the
-//               scores and do.v twice: 1.4 times the work, but as many units as the forward has
+//               scores and do.v twice (measured: 1.5 times the work), but has as many units as the forward
 // Both add the same tile sums in the same order, to the same bits, so the choice may look at the number of threads:
 // one pass unless it would leave threads idle for longer than the second pass costs.
 #include "kernels/cpu/attention_targets.h"
@@ -338,12 +338,15 @@ void sum_rows(const AttentionCall& a, const Operands& x) {
   });
 }
 
-/// Whether one pass ends sooner: it costs 5 products of a pair of tiles against 7, but its largest unit is a whole
-/// document. The estimates are those of units handed out one by one.
+/// What two passes cost, in one pass's work.
+constexpr double kTwoPasses = 1.5;
+
+/// Whether one pass ends sooner, although its largest unit is a whole document. The estimates are those of units handed
+/// out one by one.
 bool one_pass_is_faster(const AttentionCall& a) {
   if (a.documents == 1) {
     const std::int64_t rounds = (a.kv_heads + threads() - 1) / threads();
-    return 5 * rounds * threads() <= 7 * a.kv_heads;
+    return static_cast<double>(rounds * threads()) <= kTwoPasses * static_cast<double>(a.kv_heads);
   }
   double total = 0.0, largest = 0.0;
   for (std::int64_t i = 0; i < a.documents; ++i) {
@@ -353,7 +356,7 @@ bool one_pass_is_faster(const AttentionCall& a) {
     largest = std::max(largest, cost);
   }
   const double share = total * static_cast<double>(a.kv_heads) / threads();
-  return 5.0 * (share + largest * (1.0 - 1.0 / threads())) <= 7.0 * share;
+  return share + largest * (1.0 - 1.0 / threads()) <= kTwoPasses * share;
 }
 
 void attention_backward(const KernelCall& call) {

@@ -20,7 +20,8 @@ HWY_INLINE FloatVector exp_of_sum(FloatTag d, FloatVector x, FloatVector correct
   // Below -105 the result is 0, above 89 infinity. Min and Max would lose NaN on some instruction sets.
   x = hn::IfThenElse(hn::Lt(x, hn::Set(d, -105.0f)), hn::Set(d, -105.0f), x);
   x = hn::IfThenElse(hn::Gt(x, hn::Set(d, 89.0f)), hn::Set(d, 89.0f), x);
-  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
+  // NaN has no integer; r keeps it.
+  const auto n = hn::IfThenElseZero(hn::Eq(x, x), hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f))));
   // ln 2 = 0.693359375 - 2.12194440e-4; the first part times n is exact.
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::Add(hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r), correction);

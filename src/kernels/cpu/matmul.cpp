@@ -161,6 +161,7 @@ void matmul(const MatrixProduct& product, const Scratch& scratch) {
   const MatrixProduct& p = product;
   if (p.rows == 0 || p.columns == 0) return;
   HEDDLE_CHECK(p.rows > 0 && p.columns > 0 && p.depth > 0);
+  HEDDLE_CHECK(scratch.threads >= threads());
   const MatmulKernels& kernels = matmul_kernels();
   const Blocking blocking = choose_blocking(p, kernels, scratch);
   auto* packed = reinterpret_cast<float*>(scratch.shared);

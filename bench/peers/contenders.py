@@ -1,0 +1,110 @@
+"""How each program is run for a few training steps: a child process, its threads held to the same cores, its time and peak memory."""
+import glob
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+
+from workloads import RECIPE, SEQUENCE
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TCMALLOC = "/usr/lib/*/libtcmalloc_minimal.so.4"
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    label: str
+    precision: str
+    options: tuple = ()  # of torch_train.py
+    preload: str = ""
+    is_heddle: bool = False
+
+
+@dataclass(frozen=True)
+class Setup:
+    heddle: str
+    python: str
+    threads: int
+    timeout: float
+
+
+class Failed(Exception):
+    pass
+
+
+def contenders(skip_compile, skip_bf16_peer, with_transformers):
+    """Heddle first; then PyTorch as it stands, compiled, and with tcmalloc for its allocations where that is installed."""
+    found = [Contender("heddle", "Heddle", "fp32", is_heddle=True), Contender("heddle-bf16", "Heddle", "bf16", is_heddle=True),
+             Contender("torch", "PyTorch, eager", "fp32")]
+    if with_transformers:
+        found.append(Contender("transformers", "PyTorch, eager, transformers' class", "fp32", ("--transformers",)))
+    if not skip_compile:
+        found.append(Contender("torch-compile", "PyTorch, torch.compile", "fp32", ("--compile",)))
+    tcmalloc = next(iter(glob.glob(TCMALLOC)), "")
+    if tcmalloc:
+        found += [Contender(c.name + "-tcmalloc", c.label + ", tcmalloc", c.precision, c.options, tcmalloc) for c in found[2:]]
+    if not skip_bf16_peer:
+        found.append(Contender("torch-bf16", "PyTorch, eager, autocast", "bf16", ("--bf16",)))
+    return found
+
+
+def run_child(command, setup, preload="", cwd=None):
+    """Standard output, and the peak resident memory in bytes, of a command that must succeed."""
+    cores = sorted(os.sched_getaffinity(0))[: setup.threads]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(setup.threads), "MKL_NUM_THREADS": str(setup.threads)}
+    if preload:
+        environment["LD_PRELOAD"] = preload
+    with open(os.path.join(cwd, "stdout"), "w+") as out, open(os.path.join(cwd, "stderr"), "w+") as err:
+        child = subprocess.Popen(command, stdout=out, stderr=err, cwd=cwd, env=environment, start_new_session=True,
+                                 preexec_fn=lambda: os.sched_setaffinity(0, cores))
+        deadline = time.monotonic() + setup.timeout
+        while True:
+            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() > deadline:
+                os.killpg(child.pid, signal.SIGKILL)
+                os.wait4(child.pid, 0)
+                raise Failed("no result after %.0f s" % setup.timeout)
+            time.sleep(0.05)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if child.returncode:
+            raise Failed((err.read().strip().splitlines() or ["exit code %d" % child.returncode])[-1][:300])
+        return out.read(), usage.ru_maxrss * 1024
+
+
+def run_heddle(contender, workload, folder, steps, setup):
+    output = os.path.join(folder, "out")
+    run = {"config_name": os.path.join(folder, "config.json"), "tokenizer_name": "bytes", "train_file": os.path.join(folder, "rows.jsonl"), "packing": False,
+           "shuffle": False, "max_length": SEQUENCE, "per_device_train_batch_size": workload["rows"], "max_steps": steps, "lr_scheduler_type": "constant",
+           "threads": setup.threads, "seed": 1, "output_dir": output, "resume_from_checkpoint": "false", **RECIPE}
+    if contender.precision != "fp32":
+        run[contender.precision] = True
+    with open(os.path.join(folder, "run.json"), "w") as f:
+        json.dump(run, f)
+    _, peak = run_child([setup.heddle, "train", os.path.join(folder, "run.json")], setup, cwd=folder)
+    with open(os.path.join(output, "metrics.jsonl")) as f:
+        lines = [json.loads(line) for line in f]
+    if any(m["num_tokens"] != workload["rows"] * SEQUENCE for m in lines) or len(lines) != steps:
+        raise Failed("metrics.jsonl: expected %d steps of %d tokens" % (steps, workload["rows"] * SEQUENCE))
+    with open(os.path.join(output, "plan.json")) as f:
+        plan = json.load(f)
+    return {"seconds": [m["step_time"] for m in lines], "losses": [m["loss"] for m in lines], "num_parameters": plan["num_parameters"], "peak_rss": peak,
+            "planned": plan["ranks"][0]["tiers"]["device"]["peak"]}
+
+
+def run_torch(contender, workload, folder, steps, setup):
+    command = [setup.python, os.path.join(HERE, "torch_train.py"), "--config", os.path.join(folder, "config.json"), "--rows", os.path.join(folder, "rows.jsonl"),
+               "--recipe", json.dumps(RECIPE), "--batch", str(workload["rows"]), "--steps", str(steps), "--threads", str(setup.threads), *contender.options]
+    printed, peak = run_child(command, setup, contender.preload, cwd=folder)
+    return {**json.loads(printed.strip().splitlines()[-1]), "peak_rss": peak}
+
+
+def measure(contender, workload, folder, steps, setup):
+    """Seconds and loss of each step, number of parameters, peak resident bytes; Heddle's also with the planned bytes."""
+    return (run_heddle if contender.is_heddle else run_torch)(contender, workload, folder, steps, setup)

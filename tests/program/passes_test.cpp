@@ -1,0 +1,222 @@
+#include "program/passes/passes.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "toy.h"
+
+namespace heddle {
+namespace {
+
+StepProgram trained(Parameters& parameters, RecomputeMode mode = RecomputeMode::none) {
+  StepProgram program = toy::forward(parameters);
+  differentiate(program);
+  recompute(program, mode);
+  accumulate(program);
+  return program;
+}
+
+/// Every operand is written before it is read, in the order of the list.
+void expect_sound(const StepProgram& program) {
+  std::set<int> written;
+  for (const auto& instruction : program.instructions) {
+    for (const int input : instruction.inputs) {
+      if (input < 0 || program.at(program.root(input)).is_persistent) continue;
+      EXPECT_TRUE(written.contains(program.root(input)))
+          << instruction.operation->name << " reads " << program.at(input).label << " before it is written";
+    }
+    for (const int output : instruction.outputs) {
+      if (output >= 0) written.insert(program.root(output));
+    }
+  }
+}
+
+TEST(Differentiate, EveryWeightGetsOneGradientOfItsShape) {
+  Parameters parameters;
+  const StepProgram program = trained(parameters);
+  for (const auto& parameter : parameters.list) {
+    const int gradient = program.find_persistent(gradient_label(parameter.name));
+    ASSERT_GE(gradient, 0) << parameter.name;
+    EXPECT_EQ(program.at(gradient).type.shape, parameter.shape);
+    EXPECT_EQ(program.at(gradient).type.dtype, DType::f32);
+  }
+}
+
+TEST(Differentiate, TheLossAndItsGradientAreOneInstruction) {
+  Parameters parameters;
+  const StepProgram program = trained(parameters);
+  EXPECT_TRUE(toy::all(program, "linear_cross_entropy").empty());
+  EXPECT_EQ(toy::all(program, "linear_cross_entropy_gradient").size(), 1u);
+}
+
+TEST(Differentiate, TheBackwardRunsInReverse) {
+  Parameters parameters;
+  const StepProgram program = trained(parameters);
+  expect_sound(program);
+  int unit = static_cast<int>(program.units.size());
+  for (const auto& instruction : program.instructions) {
+    if (instruction.phase != Phase::backward) continue;
+    EXPECT_LE(instruction.unit, unit);
+    unit = instruction.unit;
+  }
+}
+
+TEST(Differentiate, FrozenWeightsCostNoGradient) {
+  Parameters parameters;
+  toy::forward(parameters);
+  for (auto& parameter : parameters.list) parameter.is_trainable = parameter.name == "block.1.up";
+  StepProgram program = toy::forward(parameters);
+  differentiate(program);
+  for (const auto& parameter : parameters.list) {
+    EXPECT_EQ(program.find_persistent(gradient_label(parameter.name)) >= 0, parameter.is_trainable) << parameter.name;
+  }
+  // Nothing below the lowest trained weight is differentiated.
+  for (const auto& instruction : program.instructions) {
+    if (instruction.phase != Phase::backward) continue;
+    EXPECT_GE(instruction.unit, 2) << instruction.operation->name;
+  }
+}
+
+TEST(Accumulate, TheFirstWriterOverwritesOnceAndLaterOnesAdd) {
+  Parameters parameters;
+  const StepProgram program = trained(parameters);
+  // The tied table is written by the head first, then by the embedding.
+  const auto mode = [](const Instruction* i) {
+    return static_cast<Accumulate>(i->attributes.integer("accumulate", -1));
+  };
+  EXPECT_EQ(mode(toy::all(program, "linear_cross_entropy_gradient")[0]), Accumulate::add_after_first);
+  EXPECT_EQ(mode(toy::all(program, "embedding_backward")[0]), Accumulate::add);
+  for (const auto* instruction : toy::all(program, "linear_backward_weight")) {
+    EXPECT_EQ(mode(instruction), Accumulate::add_after_first);
+  }
+}
+
+TEST(Recompute, SelectiveRepeatsNormsAndActivationsOnly) {
+  Parameters parameters;
+  const StepProgram program = trained(parameters, RecomputeMode::selective);
+  expect_sound(program);
+  EXPECT_EQ(toy::count(program, "activation", Phase::recompute), 2);
+  EXPECT_EQ(toy::count(program, "rms_norm", Phase::recompute), 2);
+  EXPECT_EQ(toy::count(program, "linear", Phase::recompute), 0);
+}
+
+TEST(Recompute, FullRepeatsABlockButNotWhatTheBackwardDoesNotNeed) {
+  Parameters parameters;
+  const StepProgram program = trained(parameters, RecomputeMode::full);
+  expect_sound(program);
+  EXPECT_EQ(toy::count(program, "linear", Phase::recompute),
+            2);  // up of both blocks; down's result is needed by nothing
+  EXPECT_EQ(toy::count(program, "activation", Phase::recompute), 2);
+  EXPECT_EQ(toy::count(program, "add", Phase::recompute), 0);
+  EXPECT_EQ(toy::count(program, "embedding", Phase::recompute), 0);
+}
+
+TEST(Recompute, NoneChangesNothing) {
+  Parameters a, b;
+  StepProgram plain = toy::forward(a), untouched = toy::forward(b);
+  differentiate(plain);
+  differentiate(untouched);
+  recompute(untouched, RecomputeMode::none);
+  EXPECT_EQ(plain.instructions.size(), untouched.instructions.size());
+}
+
+TEST(Allocate, BuffersThatLiveAtOnceNeverOverlap) {
+  for (const auto mode : {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full}) {
+    Parameters parameters;
+    StepProgram program = trained(parameters, mode);
+    StepProgram norm = make_norm_program(parameters), update = make_adamw_program(parameters, DType::f32, {});
+    const MemoryPlan plan = allocate({&program, &norm, &update}, 4096);
+    for (const auto* p : {&program, &norm, &update}) {
+      for (std::size_t i = 0; i < p->buffers.size(); ++i) {
+        const Buffer& a = p->buffers[i];
+        if (a.view_of >= 0 || (a.first_use < 0 && !a.is_persistent)) continue;
+        ASSERT_GE(a.offset, 0);
+        ASSERT_LE(static_cast<std::uint64_t>(a.offset + a.bytes()), plan.device.peak);
+        EXPECT_EQ(a.offset % 64, 0);
+        for (std::size_t j = 0; j < i; ++j) {
+          const Buffer& b = p->buffers[j];
+          if (b.view_of >= 0 || (b.first_use < 0 && !b.is_persistent)) continue;
+          const bool same_storage = !a.is_persistent && !b.is_persistent && a.storage == b.storage;
+          const bool apart_in_time = !a.is_persistent && !b.is_persistent &&
+                                     (p->at(a.storage).first_use > p->at(b.storage).last_use ||
+                                      p->at(b.storage).first_use > p->at(a.storage).last_use);
+          const bool apart_in_space = a.offset + a.bytes() <= b.offset || b.offset + b.bytes() <= a.offset;
+          EXPECT_TRUE(same_storage || apart_in_time || apart_in_space) << a.label << " and " << b.label;
+        }
+      }
+    }
+  }
+}
+
+TEST(Allocate, TheBillAddsUpAndCountsWhatTheoryCounts) {
+  Parameters parameters;
+  StepProgram program = toy::forward(parameters, 32, DType::bf16);
+  differentiate(program);
+  accumulate(program);
+  StepProgram norm = make_norm_program(parameters), update = make_adamw_program(parameters, DType::bf16, {});
+  const Bill bill = allocate({&program, &norm, &update}, 4096).device;
+  std::uint64_t sum = 0;
+  for (const auto bytes : bill.at_peak) sum += bytes;
+  EXPECT_EQ(sum, bill.peak);
+  const auto greatest = [&](BufferClass c) { return bill.greatest[static_cast<std::size_t>(c)]; };
+  const auto count = static_cast<std::uint64_t>(parameters.count());
+  EXPECT_EQ(count, 64u * 16 + 2 * (16 + 2 * 48 * 16));
+  EXPECT_EQ(greatest(BufferClass::parameters), 2 * count);
+  EXPECT_EQ(greatest(BufferClass::master_weights), 4 * count);
+  EXPECT_EQ(greatest(BufferClass::gradients), 4 * count);
+  EXPECT_EQ(greatest(BufferClass::optimizer_states), 8 * count);
+}
+
+TEST(Allocate, RecomputationHoldsFewerActivations) {
+  std::vector<std::uint64_t> held;
+  for (const auto mode : {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full}) {
+    Parameters parameters;
+    StepProgram program = trained(parameters, mode);
+    held.push_back(allocate({&program}, 0).device.greatest[static_cast<std::size_t>(BufferClass::activations)]);
+  }
+  EXPECT_GT(held[0], held[1]);
+  EXPECT_GT(held[1], held[2]);
+}
+
+TEST(Allocate, AResidualGradientIsAddedToWhereItLies) {
+  Parameters parameters;
+  StepProgram program = trained(parameters);
+  allocate({&program}, 0);
+  for (const auto* instruction : toy::all(program, "rms_norm_backward")) {
+    const int addend = program.root(instruction->inputs[4]), dx = program.root(instruction->outputs[0]);
+    EXPECT_EQ(program.at(dx).storage, program.at(addend).storage);
+  }
+}
+
+TEST(Allocate, AnInputThatIsNeededLaterIsNotOverwritten) {
+  Parameters parameters;
+  StepProgram program = trained(parameters);
+  allocate({&program}, 0);
+  // Without recomputation the backward still needs the input of the activation.
+  for (const auto* instruction : toy::all(program, "activation")) {
+    const int x = program.root(instruction->inputs[0]), y = program.root(instruction->outputs[0]);
+    EXPECT_NE(program.at(x).storage, program.at(y).storage);
+  }
+}
+
+TEST(OptimizerPrograms, DecayFallsOnMatricesAlone) {
+  Parameters parameters;
+  toy::forward(parameters);
+  const StepProgram update = make_adamw_program(parameters, DType::f32, {.weight_decay = 0.1});
+  for (const auto& instruction : update.instructions) {
+    const Buffer& weight = update.at(instruction.outputs[0]);
+    EXPECT_EQ(instruction.attributes.real("weight_decay"), weight.type.shape.rank() >= 2 ? 0.1 : 0.0) << weight.label;
+  }
+}
+
+TEST(OptimizerPrograms, MasterWeightsAreSeparateOnlyBelowF32) {
+  Parameters parameters;
+  toy::forward(parameters);
+  EXPECT_EQ(make_adamw_program(parameters, DType::f32, {}).find_persistent(master_label("embed")), -1);
+  EXPECT_GE(make_adamw_program(parameters, DType::bf16, {}).find_persistent(master_label("embed")), 0);
+}
+
+}  // namespace
+}  // namespace heddle
