@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Heddle against PyTorch, side by side in one run: training speed and peak memory on this machine's CPU.
 
-    bench/peers.py --rounds 3                  all works, all programs; about 40 minutes on two cores
+    bench/peers.py --rounds 3                  all works, all programs; up to an hour on two cores
     bench/peers.py --rounds 1 --only llama-15m --skip-compile
     bench/peers.py --render FILE.json --docs   only writes the table and the picture again
 
@@ -18,6 +18,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench", "peers"))
@@ -45,6 +46,17 @@ def flags():
 def machine():
     return {"cpu": first_line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(), "cores": len(os.sched_getaffinity(0)), "simd": simd(flags()),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "system": platform.platform()}
+
+
+def busy_elsewhere(seconds=1.0):
+    """Cores that other programs keep busy while nothing of ours runs. Spinning threads make PyTorch several times slower then."""
+    def busy_ticks():
+        with open("/proc/stat") as f:
+            user, nice, system, _, _, irq, softirq, steal = (int(v) for v in f.readline().split()[1:9])
+        return user + nice + system + irq + softirq + steal
+    before = busy_ticks()
+    time.sleep(seconds)
+    return (busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
 
 
 def output_of(*command):
@@ -117,14 +129,18 @@ def measure(args):
     setup = contenders.Setup(os.path.abspath(args.heddle), python, args.threads, args.timeout)
     programs = chosen_contenders(args)
     document = {"date": datetime.date.today().isoformat(), "machine": machine(), "versions": versions(python),
-                "settings": {"rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "threads": args.threads, "sequence": SEQUENCE}, "workloads": {}}
+                "settings": {"rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "threads": args.threads, "sequence": SEQUENCE, "busy_elsewhere": 0.0},
+                "workloads": {}}
+    settings = document["settings"]
     for name in args.only or WORKLOADS:
         workload = WORKLOADS[name]
         work = document["workloads"][name] = {"title": "%s, batch %d x %d" % (workload["title"], workload["rows"], SEQUENCE), "contenders": {}}
         with tempfile.TemporaryDirectory(prefix="heddle-peers-") as folder:
             write_workload(workload, args.warmup + args.steps, os.path.join(folder, "config.json"), os.path.join(folder, "rows.jsonl"))
             for r in range(args.rounds):
-                print("%s, round %d of %d" % (name, r + 1, args.rounds), flush=True)
+                busy = busy_elsewhere()
+                settings["busy_elsewhere"] = max(settings["busy_elsewhere"], round(busy, 2))
+                print("%s, round %d of %d%s" % (name, r + 1, args.rounds, "; warning: other programs keep %.1f cores busy" % busy if busy > 0.1 else ""), flush=True)
                 run_round(work, workload, programs, folder, args, setup)
                 write_results(document, args.output, False)  # what is measured stays, should the rest be stopped
     return document

@@ -40,7 +40,8 @@ def markdown(document):
     m, s = document["machine"], document["settings"]
     lines = ["Measured on %s: %s, %d threads on %d cores, %s, %.0f GiB of memory; %s." % (
                  document["date"], m["cpu"], s["threads"], m["cores"], m["simd"], m["memory_bytes"] / GIB, ", ".join("%s %s" % v for v in document["versions"].items())),
-             "%d rounds, in each of which every program trains in turn for %d steps, after %d that do not count." % (s["rounds"], s["steps"], s["warmup"]), "",
+             "Rounds: %d; in each every program trains in turn for %d steps, after %d that do not count." % (s["rounds"], s["steps"], s["warmup"]),
+             "Other programs kept at most %.1f cores busy before a round began." % s["busy_elsewhere"], "",
              "| work | program | precision | tokens/s, median (best) | against the fastest peer (over rounds) | peak memory, GiB | planned | against the leanest peer |",
              "|---|---|---|---|---|---|---|---|"]
     for work in document["workloads"].values():

@@ -50,7 +50,8 @@ std::int64_t elements_of(const std::vector<std::int64_t>& shape) {
 fs::path save_checkpoint(const fs::path& output_dir, std::int64_t step, std::span<const CheckpointTensor> tensors,
                          const Json& state, std::span<const fs::path> files) {
   check_space(output_dir, tensors);
-  const fs::path target = folder_of(output_dir, step), aside = output_dir / fmt::format(".{}{}.partial", kPrefix, step);
+  const fs::path aside = output_dir / fmt::format(".{}{}.partial", kPrefix, step);
+  fs::path target = folder_of(output_dir, step);
   std::error_code ignored;
   fs::remove_all(aside, ignored);
   make_folder(aside);

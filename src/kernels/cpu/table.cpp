@@ -50,7 +50,8 @@ constexpr std::array kTable = {
 }  // namespace
 
 Kernel find_kernel(std::string_view operation) {
-  const auto* found = std::find_if(kTable.begin(), kTable.end(), [&](const Entry& e) { return e.operation == operation; });
+  const auto* found =
+      std::find_if(kTable.begin(), kTable.end(), [&](const Entry& e) { return e.operation == operation; });
   return found == kTable.end() ? nullptr : found->kernel;
 }
 

@@ -142,7 +142,8 @@ MemoryPlan allocate(const std::vector<StepProgram*>& programs, std::uint64_t scr
   std::uint64_t top = 0;
   for (const auto* program : programs) {  // a label may have a greater capacity in one program than in another
     for (const auto& buffer : program->buffers) {
-      if (buffer.is_persistent && buffer.view_of < 0) bytes_of[buffer.label] = std::max(bytes_of[buffer.label], buffer.bytes());
+      if (buffer.is_persistent && buffer.view_of < 0)
+        bytes_of[buffer.label] = std::max(bytes_of[buffer.label], buffer.bytes());
     }
   }
   for (auto* program : programs) {
