@@ -18,7 +18,6 @@ import platform
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench", "peers"))
@@ -26,6 +25,7 @@ import contenders  # noqa: E402
 import report  # noqa: E402
 from workloads import SEQUENCE, WORKLOADS, write_workload  # noqa: E402
 
+QUIET = 0.1  # cores that other programs may use before it is worth a word: threads that spin for each other then lose far more
 BEGIN, END = "<!-- bench/peers.py: begin -->", "<!-- bench/peers.py: end -->"
 
 
@@ -46,17 +46,6 @@ def flags():
 def machine():
     return {"cpu": first_line("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(), "cores": len(os.sched_getaffinity(0)), "simd": simd(flags()),
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "system": platform.platform()}
-
-
-def busy_elsewhere(seconds=1.0):
-    """Cores that other programs keep busy while nothing of ours runs. Spinning threads make PyTorch several times slower then."""
-    def busy_ticks():
-        with open("/proc/stat") as f:
-            user, nice, system, _, _, irq, softirq, steal = (int(v) for v in f.readline().split()[1:9])
-        return user + nice + system + irq + softirq + steal
-    before = busy_ticks()
-    time.sleep(seconds)
-    return (busy_ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
 
 
 def output_of(*command):
@@ -92,8 +81,9 @@ def run_round(work, workload, programs, folder, args, setup):
         got["tokens_per_second"] = [workload["rows"] * SEQUENCE / s for s in got.pop("seconds")]
         entry["rounds"].append(got)
         counted = got["tokens_per_second"][args.warmup:]
-        print("  %-24s %8.0f tokens/s (best %.0f), %.2f GiB, loss %.3f to %.3f" % (
-            c.name, report.median(counted), max(counted), got["peak_rss"] / report.GIB, got["losses"][0], got["losses"][-1]), flush=True)
+        busy = "; others used %.1f cores" % got["busy_elsewhere"] if got["busy_elsewhere"] > QUIET else ""
+        print("  %-24s %8.0f tokens/s (best %.0f), %.2f GiB, loss %.3f to %.3f%s" % (
+            c.name, report.median(counted), max(counted), got["peak_rss"] / report.GIB, got["losses"][0], got["losses"][-1], busy), flush=True)
     same_work(work)
 
 
@@ -129,18 +119,14 @@ def measure(args):
     setup = contenders.Setup(os.path.abspath(args.heddle), python, args.threads, args.timeout)
     programs = chosen_contenders(args)
     document = {"date": datetime.date.today().isoformat(), "machine": machine(), "versions": versions(python),
-                "settings": {"rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "threads": args.threads, "sequence": SEQUENCE, "busy_elsewhere": 0.0},
-                "workloads": {}}
-    settings = document["settings"]
+                "settings": {"rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "threads": args.threads, "sequence": SEQUENCE}, "workloads": {}}
     for name in args.only or WORKLOADS:
         workload = WORKLOADS[name]
         work = document["workloads"][name] = {"title": "%s, batch %d x %d" % (workload["title"], workload["rows"], SEQUENCE), "contenders": {}}
         with tempfile.TemporaryDirectory(prefix="heddle-peers-") as folder:
             write_workload(workload, args.warmup + args.steps, os.path.join(folder, "config.json"), os.path.join(folder, "rows.jsonl"))
             for r in range(args.rounds):
-                busy = busy_elsewhere()
-                settings["busy_elsewhere"] = max(settings["busy_elsewhere"], round(busy, 2))
-                print("%s, round %d of %d%s" % (name, r + 1, args.rounds, "; warning: other programs keep %.1f cores busy" % busy if busy > 0.1 else ""), flush=True)
+                print("%s, round %d of %d" % (name, r + 1, args.rounds), flush=True)
                 run_round(work, workload, programs, folder, args, setup)
                 write_results(document, args.output, False)  # what is measured stays, should the rest be stopped
     return document

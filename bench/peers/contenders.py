@@ -51,8 +51,15 @@ def contenders(skip_compile, skip_bf16_peer, with_transformers):
     return found
 
 
-def run_child(command, setup, preload="", cwd=None):
-    """Standard output, and the peak resident memory in bytes, of a command that must succeed."""
+def busy_seconds():
+    """Core seconds that the whole machine has worked since it started."""
+    with open("/proc/stat") as f:
+        user, nice, system, _, _, irq, softirq, steal = (int(v) for v in f.readline().split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def run_child(command, setup, cwd, preload=""):
+    """Standard output of a command that must succeed, its peak resident bytes, and how many cores other programs used meanwhile."""
     cores = sorted(os.sched_getaffinity(0))[: setup.threads]
     environment = {**os.environ, "OMP_NUM_THREADS": str(setup.threads), "MKL_NUM_THREADS": str(setup.threads)}
     if preload:
@@ -60,12 +67,12 @@ def run_child(command, setup, preload="", cwd=None):
     with open(os.path.join(cwd, "stdout"), "w+") as out, open(os.path.join(cwd, "stderr"), "w+") as err:
         child = subprocess.Popen(command, stdout=out, stderr=err, cwd=cwd, env=environment, start_new_session=True,
                                  preexec_fn=lambda: os.sched_setaffinity(0, cores))
-        deadline = time.monotonic() + setup.timeout
+        start, busy_before = time.monotonic(), busy_seconds()
         while True:
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)
             if pid:
                 break
-            if time.monotonic() > deadline:
+            if time.monotonic() > start + setup.timeout:
                 os.killpg(child.pid, signal.SIGKILL)
                 os.wait4(child.pid, 0)
                 raise Failed("no result after %.0f s" % setup.timeout)
@@ -75,7 +82,8 @@ def run_child(command, setup, preload="", cwd=None):
         err.seek(0)
         if child.returncode:
             raise Failed((err.read().strip().splitlines() or ["exit code %d" % child.returncode])[-1][:300])
-        return out.read(), usage.ru_maxrss * 1024
+        others = busy_seconds() - busy_before - usage.ru_utime - usage.ru_stime
+        return out.read(), {"peak_rss": usage.ru_maxrss * 1024, "busy_elsewhere": max(0.0, round(others / (time.monotonic() - start), 2))}
 
 
 def run_heddle(contender, workload, folder, steps, setup):
@@ -87,24 +95,24 @@ def run_heddle(contender, workload, folder, steps, setup):
         run[contender.precision] = True
     with open(os.path.join(folder, "run.json"), "w") as f:
         json.dump(run, f)
-    _, peak = run_child([setup.heddle, "train", os.path.join(folder, "run.json")], setup, cwd=folder)
+    _, process = run_child([setup.heddle, "train", os.path.join(folder, "run.json")], setup, folder)
     with open(os.path.join(output, "metrics.jsonl")) as f:
         lines = [json.loads(line) for line in f]
     if any(m["num_tokens"] != workload["rows"] * SEQUENCE for m in lines) or len(lines) != steps:
         raise Failed("metrics.jsonl: expected %d steps of %d tokens" % (steps, workload["rows"] * SEQUENCE))
     with open(os.path.join(output, "plan.json")) as f:
         plan = json.load(f)
-    return {"seconds": [m["step_time"] for m in lines], "losses": [m["loss"] for m in lines], "num_parameters": plan["num_parameters"], "peak_rss": peak,
-            "planned": plan["ranks"][0]["tiers"]["device"]["peak"]}
+    return {"seconds": [m["step_time"] for m in lines], "losses": [m["loss"] for m in lines], "num_parameters": plan["num_parameters"],
+            "planned": plan["ranks"][0]["tiers"]["device"]["peak"], **process}
 
 
 def run_torch(contender, workload, folder, steps, setup):
     command = [setup.python, os.path.join(HERE, "torch_train.py"), "--config", os.path.join(folder, "config.json"), "--rows", os.path.join(folder, "rows.jsonl"),
                "--recipe", json.dumps(RECIPE), "--batch", str(workload["rows"]), "--steps", str(steps), "--threads", str(setup.threads), *contender.options]
-    printed, peak = run_child(command, setup, contender.preload, cwd=folder)
-    return {**json.loads(printed.strip().splitlines()[-1]), "peak_rss": peak}
+    printed, process = run_child(command, setup, folder, contender.preload)
+    return {**json.loads(printed.strip().splitlines()[-1]), **process}
 
 
 def measure(contender, workload, folder, steps, setup):
-    """Seconds and loss of each step, number of parameters, peak resident bytes; Heddle's also with the planned bytes."""
+    """Seconds and loss of each step, number of parameters, peak resident bytes, cores that others used; Heddle's also with the planned bytes."""
     return (run_heddle if contender.is_heddle else run_torch)(contender, workload, folder, steps, setup)

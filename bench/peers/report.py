@@ -36,12 +36,16 @@ def ratios(document, work, name, found):
             "memory": own["peak_rss"] / min(s["peak_rss"] for s in peers.values())}
 
 
+def busy_elsewhere(document):
+    return [r["busy_elsewhere"] for w in document["workloads"].values() for c in w["contenders"].values() for r in c["rounds"] if "busy_elsewhere" in r]
+
+
 def markdown(document):
     m, s = document["machine"], document["settings"]
     lines = ["Measured on %s: %s, %d threads on %d cores, %s, %.0f GiB of memory; %s." % (
                  document["date"], m["cpu"], s["threads"], m["cores"], m["simd"], m["memory_bytes"] / GIB, ", ".join("%s %s" % v for v in document["versions"].items())),
              "Rounds: %d; in each every program trains in turn for %d steps, after %d that do not count." % (s["rounds"], s["steps"], s["warmup"]),
-             "Other programs kept at most %.1f cores busy before a round began." % s["busy_elsewhere"], "",
+             "Meanwhile other programs used up to %.1f cores." % max(busy_elsewhere(document), default=0), "",
              "| work | program | precision | tokens/s, median (best) | against the fastest peer (over rounds) | peak memory, GiB | planned | against the leanest peer |",
              "|---|---|---|---|---|---|---|---|"]
     for work in document["workloads"].values():

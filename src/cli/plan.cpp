@@ -28,6 +28,7 @@ void plan(const std::string& path, const RunFile::Overrides& overrides, bool as_
     text = bill_document(compiled.parameters, compiled.plan.device).dump(2) + "\n";
   } else {
     text = with_program ? program_text(compiled) : bill_text(compiled);
+    if (!with_program && run.train_file.empty()) text += lengths_text(run, model.config);
   }
   std::fwrite(text.data(), 1, text.size(), stdout);
 }

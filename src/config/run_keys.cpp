@@ -89,7 +89,7 @@ constexpr std::array kData = {
     RunKey{"on_bad_row", Rule::one_of(kOnBadRow), "\"error\"", put_skip_bad_rows, "",
            "What a malformed row does: stop, or be skipped with a warning that names it."},
     RunKey{"dataset_cache", Rule::text().or_null(), "null", put<&RunConfig::dataset_cache>, "",
-           "Folder of tokenized data; default: below `output_dir`."},
+           "Folder of tokenized data; default: `~/.cache/heddle`, for files of 1 MiB and more."},
 };
 constexpr std::array kLabels = {
     RunKey{"assistant_only_loss", Rule::boolean(), "false", nullptr, "false",

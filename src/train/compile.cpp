@@ -39,11 +39,14 @@ int append(CompiledRun& compiled, StepProgram program) {
 }
 
 StepProgram build(CompiledRun& compiled, const ModelConfig& model, ProgramBuilder::Options options,
-                  std::int64_t max_length) {
+                  std::int64_t max_length, bool is_trained = false) {
   options.activation_type = compiled.activation_type;
   ProgramBuilder builder(std::move(options), compiled.parameters);
   emit_model(builder, model, max_length);
-  return builder.take();
+  StepProgram program = builder.take();
+  // A training program is fused once it has its backward: the passes before see plain operations.
+  if (!is_trained) fuse(program);
+  return program;
 }
 
 }  // namespace
@@ -70,12 +73,14 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Str
   CompiledRun compiled;
   compiled.activation_type = activation_type(run.precision);
   compiled.threads = threads_of(run);
-  StepProgram step = build(
-      compiled, with_dropout_of(model, run),
-      {.name = "micro-batch", .token_capacity = train.tokens, .document_capacity = train.documents}, run.max_length);
+  StepProgram step =
+      build(compiled, with_dropout_of(model, run),
+            {.name = "micro-batch", .token_capacity = train.tokens, .document_capacity = train.documents},
+            run.max_length, true);
   differentiate(step);
   constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full};
   recompute(step, kModes[static_cast<std::size_t>(run.recompute)]);
+  fuse(step);
   accumulate(step);
   compiled.micro_batch = append(compiled, std::move(step));
   compiled.norm = append(compiled, make_norm_program(compiled.parameters));

@@ -69,14 +69,15 @@ Json byte_tokenizer_json() {
             {"merges", Json::array()}}}};
 }
 
+void copy_to(const fs::path& file, const fs::path& target) {
+  std::error_code error;
+  if (fs::equivalent(file, target, error)) return;
+  fs::copy_file(file, target, fs::copy_options::overwrite_existing, error);
+  if (error) fail("{}: cannot be copied to {}: {}", file.string(), target.string(), error.message());
+}
+
 void copy_companions(const fs::path& from, const fs::path& to) {
-  for (const auto& file : companion_files(from)) {
-    std::error_code error;
-    const fs::path target = to / file.filename();
-    if (fs::equivalent(file, target, error)) continue;
-    fs::copy_file(file, target, fs::copy_options::overwrite_existing, error);
-    if (error) fail("{}: cannot be copied to {}: {}", file.string(), target.string(), error.message());
-  }
+  for (const auto& file : companion_files(from)) copy_to(file, to / file.filename());
 }
 
 }  // namespace
@@ -102,9 +103,10 @@ void export_model(const fs::path& folder, const ModelSource& model, const std::s
         Json{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<|endoftext|>"}}.dump(2) + "\n");
   } else {
     copy_companions(model.folder, folder);
-    if (!tokenizer_name.empty()) {
-      const fs::path path = tokenizer_name;
-      copy_companions(fs::is_directory(path) ? path : path.parent_path(), folder);
+    if (fs::is_directory(tokenizer_name)) {
+      copy_companions(tokenizer_name, folder);
+    } else if (!tokenizer_name.empty()) {
+      copy_to(tokenizer_name, folder / "tokenizer.json");
     }
   }
   export_weights(folder, weights, parameters, executor, dtype);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/text.h"
 
 namespace heddle {
@@ -85,10 +87,41 @@ std::string bill_text(const CompiledRun& compiled) {
   text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", "device", "at the peak", "greatest", "bytes at the peak");
   for (std::size_t c = 0; c < kBufferClasses; ++c) {
     if (bill.greatest[c] == 0) continue;
+    const bool is_optimizer = static_cast<BufferClass>(c) == BufferClass::optimizer_states;
     text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", class_name(static_cast<BufferClass>(c)),
                         format_bytes(bill.at_peak[c]), format_bytes(bill.greatest[c]), format_count(bill.at_peak[c]));
+    if (!is_optimizer) continue;
+    for (const char* moment : {"  exp_avg", "  exp_avg_sq"}) {  // Adam's momentum and variance: two of a kind
+      text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", moment, format_bytes(bill.at_peak[c] / 2),
+                          format_bytes(bill.greatest[c] / 2), format_count(bill.at_peak[c] / 2));
+    }
   }
   text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", "peak", format_bytes(bill.peak), "", format_count(bill.peak));
+  return text;
+}
+
+std::string lengths_text(const RunConfig& run, const ModelConfig& model) {
+  constexpr std::array kModes = {std::pair{"none", Recompute::none}, std::pair{"selective", Recompute::selective},
+                                 std::pair{"full", Recompute::full}};
+  std::string text =
+      fmt::format("\nactivations (and peak) of {} row{} by length\n{:<12}", run.per_device_train_batch_size,
+                  run.per_device_train_batch_size == 1 ? "" : "s", "max_length");
+  for (const auto& [name, mode] : kModes) text += fmt::format("{:>26}", fmt::format("recompute: {}", name));
+  text += "\n";
+  RunConfig varied = run;
+  for (std::int64_t length = 512; length <= std::min<std::int64_t>(model.max_positions, 65536); length *= 2) {
+    text += fmt::format("{:<12}", length);
+    varied.max_length = length;
+    for (const auto& [name, mode] : kModes) {
+      varied.recompute = mode;
+      const std::int64_t tokens = length * run.per_device_train_batch_size;
+      const Bill bill =
+          compile_training(model, varied, {tokens, run.per_device_train_batch_size}, std::nullopt).plan.device;
+      const auto activations = bill.greatest[static_cast<std::size_t>(BufferClass::activations)];
+      text += fmt::format("{:>26}", fmt::format("{} ({})", format_bytes(activations), format_bytes(bill.peak)));
+    }
+    text += "\n";
+  }
   return text;
 }
 

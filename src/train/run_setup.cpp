@@ -1,5 +1,7 @@
 #include "train/run_setup.h"
 
+#include <cstdlib>
+
 #include "base/error.h"
 #include "formats/files.h"
 
@@ -7,6 +9,26 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Where token caches lie unless the run file says: beside other programs' caches.
+fs::path default_cache_folder() {
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder != '\0')
+    return fs::path(folder) / "heddle";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return fs::path(home) / ".cache" / "heddle";
+  return {};
+}
+
+/// Small files are tokenized faster than a cache is looked up.
+bool is_worth_a_cache(const std::vector<DataFile>& files) {
+  constexpr std::uintmax_t kSmall = std::uintmax_t{1} << 20;
+  std::uintmax_t bytes = 0;
+  for (const auto& file : files) {
+    std::error_code error;
+    if (const auto size = fs::file_size(file.path, error); !error) bytes += size;
+  }
+  return bytes >= kSmall;
+}
 
 DatasetOptions dataset_options(const RunConfig& run, const std::vector<DataFile>& files, const ModelSource& model) {
   DatasetOptions options;
@@ -18,6 +40,7 @@ DatasetOptions dataset_options(const RunConfig& run, const std::vector<DataFile>
   options.add_eos = run.add_eos;
   options.vocab_size = static_cast<std::int32_t>(model.config.vocab_size);
   options.cache_folder = run.dataset_cache;
+  if (run.dataset_cache.empty() && is_worth_a_cache(files)) options.cache_folder = default_cache_folder();
   return options;
 }
 

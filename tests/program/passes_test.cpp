@@ -122,6 +122,53 @@ TEST(Recompute, NoneChangesNothing) {
   EXPECT_EQ(plain.instructions.size(), untouched.instructions.size());
 }
 
+TEST(Fuse, AResidualIsAddedInTheProductBeforeIt) {
+  Parameters parameters;
+  StepProgram program = trained(parameters);
+  fuse(program);
+  expect_sound(program);
+  EXPECT_EQ(toy::count(program, "add", Phase::forward), 0);
+  int with_residual = 0;
+  for (const auto* instruction : toy::all(program, "linear")) with_residual += instruction->inputs[3] >= 0 ? 1 : 0;
+  EXPECT_EQ(with_residual, 2);
+}
+
+TEST(Fuse, ASumOfOtherThingsIsMadeInTheNormThatReadsIt) {
+  Parameters parameters;
+  ProgramBuilder e({.name = "toy", .token_capacity = 8}, parameters);
+  e.begin_unit("block 0");
+  const auto normal = Initialization::normal(0.02);
+  const Value a = e.embedding(e.input_ids(), e.weight("a", {16, 8}, normal));
+  const Value b = e.embedding(e.positions(), e.weight("b", {16, 8}, normal));
+  const Value x = e.add(a, b);
+  const Value h = e.rms_norm(x, e.weight("norm", {8}, Initialization::ones()), 1e-6);
+  e.language_model_head(e.add(x, e.activation(h, Activation::relu)), e.weight("head", {16, 8}, normal), {});
+  StepProgram program = e.take();
+  fuse(program);
+  expect_sound(program);
+  const auto norms = toy::all(program, "rms_norm");
+  ASSERT_EQ(norms.size(), 1u);
+  EXPECT_EQ(norms[0]->inputs[0], a.id);
+  EXPECT_EQ(norms[0]->inputs[2], b.id);
+  EXPECT_EQ(norms[0]->outputs[2], x.id);
+  EXPECT_EQ(toy::count(program, "add", Phase::forward), 1);  // relu is no product
+}
+
+TEST(Fuse, AProductThatIsNeededElsewhereStaysAsItIs) {
+  Parameters parameters;
+  ProgramBuilder e({.name = "toy", .token_capacity = 8}, parameters);
+  e.begin_unit("block 0");
+  const auto normal = Initialization::normal(0.02);
+  const Value x = e.embedding(e.input_ids(), e.weight("a", {16, 8}, normal));
+  const Value h = e.linear(x, e.weight("w", {8, 8}, normal));
+  e.language_model_head(e.add(e.add(x, h), e.activation(h, Activation::relu)), e.weight("head", {16, 8}, normal), {});
+  StepProgram program = e.take();
+  fuse(program);
+  expect_sound(program);
+  EXPECT_EQ(toy::all(program, "linear")[0]->inputs[3], -1);
+  EXPECT_EQ(toy::count(program, "add", Phase::forward), 2);
+}
+
 TEST(Allocate, BuffersThatLiveAtOnceNeverOverlap) {
   for (const auto mode : {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full}) {
     Parameters parameters;

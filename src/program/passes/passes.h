@@ -25,6 +25,10 @@ void recompute(StepProgram& program, RecomputeMode mode);
 /// overwrites in the first micro-batch of an optimizer step and adds in the others, later ones always add.
 void accumulate(StepProgram& program);
 
+/// Makes sums where their neighbours read or write anyway: x + linear(a) in the product, norm(x + y) in the norm. Runs
+/// after recompute, so that what is computed again is fused as it was the first time.
+void fuse(StepProgram& program);
+
 /// Removes instructions whose results nothing uses.
 void remove_dead_instructions(StepProgram& program);
 
