@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 namespace heddle {
 
@@ -44,8 +45,11 @@ std::uint64_t Random::below(std::uint64_t bound) {
 }
 
 double Random::normal() {
+  if (second_) return *std::exchange(second_, std::nullopt);
   const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
-  return radius * std::cos(2.0 * std::numbers::pi * uniform());
+  const double angle = 2.0 * std::numbers::pi * uniform();
+  second_ = radius * std::sin(angle);
+  return radius * std::cos(angle);
 }
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 namespace heddle {
 
@@ -29,6 +30,7 @@ class Random {
   std::uint64_t key_, stream_, index_ = 0;
   std::array<std::uint32_t, 4> words_{};
   unsigned used_ = 4;
+  std::optional<double> second_;  // Box, Muller makes two at a time
 };
 
 }  // namespace heddle
