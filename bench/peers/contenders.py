@@ -40,9 +40,9 @@ def contenders(skip_compile, skip_bf16_peer, with_transformers):
     found = [Contender("heddle", "Heddle", "fp32", is_heddle=True), Contender("heddle-bf16", "Heddle", "bf16", is_heddle=True),
              Contender("torch", "PyTorch, eager", "fp32")]
     if with_transformers:
-        found.append(Contender("transformers", "PyTorch, eager, transformers' class", "fp32", ("--transformers",)))
+        found.append(Contender("transformers", "transformers, eager", "fp32", ("--transformers",)))
     if not skip_compile:
-        found.append(Contender("torch-compile", "PyTorch, torch.compile", "fp32", ("--compile",)))
+        found.append(Contender("torch-compile", "PyTorch, compiled", "fp32", ("--compile",)))
     tcmalloc = next(iter(glob.glob(TCMALLOC)), "")
     if tcmalloc:
         found += [Contender(c.name + "-tcmalloc", c.label + ", tcmalloc", c.precision, c.options, tcmalloc) for c in found[2:]]

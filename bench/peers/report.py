@@ -20,13 +20,10 @@ def summaries(document, work):
     return {name: s for name, s in found.items() if s}
 
 
-def peers_of(work, found, precision):
-    return {n: s for n, s in found.items() if not work["contenders"][n]["is_heddle"] and work["contenders"][n]["precision"] == precision}
-
-
 def ratios(document, work, name, found):
-    """Against the fastest and the leanest peer of the same precision (of fp32 where there is none): speed, its range over rounds, memory."""
-    peers = peers_of(work, found, work["contenders"][name]["precision"]) or peers_of(work, found, "fp32")
+    """Against the fastest and the leanest peer: speed, its range over rounds, memory. Heddle's fp32 meets fp32 only, its bf16 whatever is best."""
+    contenders, precision = work["contenders"], work["contenders"][name]["precision"]
+    peers = {n: s for n, s in found.items() if not contenders[n]["is_heddle"] and (precision != "fp32" or contenders[n]["precision"] == "fp32")}
     if not peers:
         return None
     fastest = max(peers.values(), key=lambda s: s["median"])

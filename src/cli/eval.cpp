@@ -24,7 +24,7 @@ DatasetOptions dataset_options(const Options& options, const ModelConfig& model)
   dataset.files = {{options.data}};
   const bool has_rows = options.data.ends_with(".jsonl") || options.data.ends_with(".json");
   const std::int64_t positions =
-      model.model_type == "gpt2" ? model.max_positions : std::numeric_limits<std::int32_t>::max() / 2;
+      model.has_learned_positions ? model.max_positions : std::numeric_limits<std::int32_t>::max() / 2;
   dataset.max_length = options.max_length > 0 ? options.max_length
                        : has_rows             ? positions
                                               : std::min<std::int64_t>(1024, positions);

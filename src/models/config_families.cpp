@@ -54,6 +54,7 @@ void read_qwen_layers(const JsonReader& reader, ModelConfig& config) {
 }
 
 void read_qwen2(const JsonReader& reader, ModelConfig& config) {
+  config.qkv_bias = true;
   const ConfigDefaults defaults{.num_kv_heads = 32, .max_positions = 32768};
   read_decoder(reader, defaults, config);
   read_rope(reader, defaults.rope_theta, config);
@@ -81,6 +82,7 @@ void read_gemma(const JsonReader& reader, ModelConfig& config) {
                                       "gelu_pytorch_tanh");
   if (config.activation == Activation::gelu) config.activation = Activation::gelu_tanh;
   config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
+  config.norm_offset = 1.0;
   config.attention_bias = reader.boolean_or("attention_bias", false);
   read_rope(reader, defaults.rope_theta, config);
   read_uniform_layers(reader, 0, config);
@@ -97,6 +99,7 @@ void read_newer_gemma(const JsonReader& reader, const ConfigDefaults& defaults, 
   read_decoder(reader, defaults, config);
   config.activation = read_activation(reader, "hidden_activation", "gelu_pytorch_tanh");
   config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
+  config.norm_offset = 1.0;
   config.attention_bias = reader.boolean_or("attention_bias", false);
   config.attention_scale = 1.0 / std::sqrt(reader.positive_number_or("query_pre_attn_scalar", 256));
   config.attention_softcap = read_softcap(reader, "attn_logit_softcapping", attention_softcap);

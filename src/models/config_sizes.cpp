@@ -99,6 +99,7 @@ void read_decoder(const JsonReader& reader, const ConfigDefaults& defaults, Mode
 }
 
 void read_gpt2(const JsonReader& reader, ModelConfig& config) {
+  config.has_learned_positions = true;
   const std::string_view hidden = reader.either("n_embd", "hidden_size");
   const std::string_view heads = reader.either("n_head", "num_attention_heads");
   config.vocab_size = reader.integer("vocab_size", 1, kMaxVocab);

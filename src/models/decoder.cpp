@@ -13,14 +13,12 @@ Value BlockContext::bias(const std::string& name, std::int64_t size) const {
 }
 
 Value BlockContext::norm_weight(const std::string& name, std::int64_t size) const {
-  return e.weight(prefix + name, {size}, norm_offset(c) != 0.0 ? Initialization::zeros() : Initialization::ones());
+  return e.weight(prefix + name, {size}, c.norm_offset != 0.0 ? Initialization::zeros() : Initialization::ones());
 }
-
-double norm_offset(const ModelConfig& c) { return c.model_type.starts_with("gemma") ? 1.0 : 0.0; }
 
 Value norm(const BlockContext& b, const std::string& name, Value x) {
   const std::int64_t width = b.e.type(x).shape.back();
-  return b.e.rms_norm(x, b.norm_weight(name + ".weight", width), b.c.norm_epsilon, norm_offset(b.c));
+  return b.e.rms_norm(x, b.norm_weight(name + ".weight", width), b.c.norm_epsilon, b.c.norm_offset);
 }
 
 Value project(const BlockContext& b, const std::string& name, Value x, std::int64_t outputs, bool has_bias) {
@@ -49,13 +47,17 @@ Value attend(const BlockContext& b, Value q, Value k, Value v) {
   return b.e.merge_heads(b.e.attention(q, k, v, std::move(a)));  // [T, N*D]
 }
 
-Value self_attention(const BlockContext& b, Value h, bool has_bias) {
+Heads project_heads(const BlockContext& b, Value h, bool has_bias) {
   const ModelConfig& c = b.c;
   const std::int64_t q_width = c.num_heads * c.head_dim, kv_width = c.num_kv_heads * c.head_dim;
-  const Value q = b.e.split_heads(project(b, "self_attn.q_proj", h, q_width, has_bias), c.num_heads);      // [T, N, D]
-  const Value k = b.e.split_heads(project(b, "self_attn.k_proj", h, kv_width, has_bias), c.num_kv_heads);  // [T, K, D]
-  const Value v = b.e.split_heads(project(b, "self_attn.v_proj", h, kv_width, has_bias), c.num_kv_heads);  // [T, K, D]
-  return project(b, "self_attn.o_proj", attend(b, q, k, v), c.hidden_size, c.attention_bias);
+  return {b.e.split_heads(project(b, "self_attn.q_proj", h, q_width, has_bias), c.num_heads),
+          b.e.split_heads(project(b, "self_attn.k_proj", h, kv_width, has_bias), c.num_kv_heads),
+          b.e.split_heads(project(b, "self_attn.v_proj", h, kv_width, has_bias), c.num_kv_heads)};
+}
+
+Value self_attention(const BlockContext& b, Value h, bool has_bias) {
+  const auto [q, k, v] = project_heads(b, h, has_bias);
+  return project(b, "self_attn.o_proj", attend(b, q, k, v), b.c.hidden_size, b.c.attention_bias);
 }
 
 Value gated_mlp(const BlockContext& b, Value h) {
@@ -85,9 +87,8 @@ Value emit_decoder_embedding(Emitter& e, const ModelConfig& c) {
 }
 
 void emit_decoder_head(Emitter& e, const ModelConfig& c, Value x) {
-  const double offset = norm_offset(c);
-  const auto start = offset != 0.0 ? Initialization::zeros() : Initialization::ones();
-  const Value h = e.rms_norm(x, e.weight("model.norm.weight", {c.hidden_size}, start), c.norm_epsilon, offset);
+  const auto start = c.norm_offset != 0.0 ? Initialization::zeros() : Initialization::ones();
+  const Value h = e.rms_norm(x, e.weight("model.norm.weight", {c.hidden_size}, start), c.norm_epsilon, c.norm_offset);
   const char* name = c.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight";
   const Value w = e.weight(name, {c.vocab_size, c.hidden_size}, Initialization::normal(c.initializer_range));
   Attributes a;

@@ -27,16 +27,21 @@ struct BlockContext {
   Value norm_weight(const std::string& name, std::int64_t size) const;  // ones; zeros for Gemma's 1 + w
 };
 
-/// Gemma's RMSNorm multiplies by 1 + w.
-double norm_offset(const ModelConfig& c);
+/// RMSNorm over the last dimension, weight "NAME.weight".
 Value norm(const BlockContext& b, const std::string& name, Value x);
 
 /// x·Wᵀ (+ bias), weight "NAME.weight" [outputs, inputs of x].
 Value project(const BlockContext& b, const std::string& name, Value x, std::int64_t outputs, bool has_bias = false);
 
-/// Rotates q and k, attends, and projects: q [T, N, D], k, v [T, K, D] -> [T, hidden].
+/// h projected to heads: q [T, N, D], k, v [T, K, D]; by three projections, the way of most families.
+struct Heads {
+  Value q, k, v;
+};
+Heads project_heads(const BlockContext& b, Value h, bool has_bias);
+
+/// Rotates q and k, and attends: [T, N*D].
 Value attend(const BlockContext& b, Value q, Value k, Value v);
-/// attend() on three projections of h; the way of all families that split q, k and v.
+/// The output projection of attend() on project_heads().
 Value self_attention(const BlockContext& b, Value h, bool has_bias);
 
 /// down(act(gate(h)) * up(h))

@@ -6,7 +6,7 @@ namespace heddle {
 
 Value emit_llama_block(const BlockContext& b, Value x) {
   const ModelConfig& c = b.c;
-  const bool has_bias = c.attention_bias || c.model_type == "qwen2";
+  const bool has_bias = c.attention_bias || c.qkv_bias;
   Value h = norm(b, "input_layernorm", x);  // [T, hidden]
   h = self_attention(b, h, has_bias);       // [T, hidden]
   x = b.e.add(x, b.e.scale(h, c.residual_multiplier));

@@ -32,10 +32,13 @@ struct ModelConfig {
   std::string model_type;
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, max_positions = 0;
+  bool has_learned_positions = false;  // gpt2: no document may be longer than max_positions
   double norm_epsilon = 1e-6;
+  double norm_offset = 0;  // gemma's RMSNorm multiplies by 1 + w
   bool tie_word_embeddings = false;
   Activation activation = Activation::silu;
   bool attention_bias = false, mlp_bias = false;
+  bool qkv_bias = false;                 // on q, k and v alone
   RopeConfig rope;                       // of global layers, where local ones differ
   std::optional<RopeConfig> local_rope;  // gemma3
   double attention_scale = 0;            // 0: 1/sqrt(head_dim)

@@ -20,7 +20,7 @@ ModelConfig without_dropout(ModelConfig model) {
 }
 
 void check_positions(const ModelConfig& model, std::int64_t max_length) {
-  if (model.model_type == "gpt2" && max_length > model.max_positions) {
+  if (model.has_learned_positions && max_length > model.max_positions) {
     fail("max_length is {}, but the model has learned positions for {} tokens (n_positions)", max_length,
          model.max_positions);
   }
