@@ -67,7 +67,7 @@ fs::path save_checkpoint(const fs::path& output_dir, std::int64_t step, std::spa
                                                     {"end", elements_of(tensor.shape)},
                                                     {"xxh3", checksum_of(tensor.bytes)}}})}};
   }
-  SafetensorsWriter writer(aside / state_file, std::move(entries), {{"format", "heddle-checkpoint"}});
+  SafetensorsWriter writer(aside / state_file, entries, {{"format", "heddle-checkpoint"}});
   for (const auto& tensor : tensors) writer.append(tensor.bytes);
   writer.finish();
   for (const auto& file : files) {

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "base/error.h"
@@ -14,14 +16,17 @@ struct Options {
   bool json = false;
 };
 
-/// Ids of a row with the tokens' text, those with a label marked; on a terminal in green.
+/// The tokens of a row. On a terminal targets are green and the others faint; elsewhere the others are in parentheses.
 void print_example(const Example& example, const Tokenizer* tokenizer) {
+  const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  const char* target = is_terminal ? "\033[32m%s\033[0m " : "%s ";
+  const char* other = is_terminal ? "\033[2m%s\033[0m " : "(%s) ";
   std::printf("%s\n", example.source.c_str());
   for (std::size_t i = 0; i < example.input_ids.size(); ++i) {
     const std::int32_t id = example.input_ids[i];
     const std::string token = tokenizer != nullptr ? tokenizer->id_to_token(id) : std::to_string(id);
     const bool is_target = i > 0 && example.labels[i] != -100;  // the first token is no target
-    std::printf(is_target ? "\033[32m%s\033[0m " : "\033[2m%s\033[0m ", token.c_str());
+    std::printf(is_target ? target : other, token.c_str());
   }
   std::printf("\n");
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes seed corpora and dictionaries for the fuzzers of JSON, safetensors and model configs.
+"""Writes seed corpora and dictionaries for the fuzzers of JSON, safetensors, model configs and tokenizers.
 
 Usage: make_seeds.py FOLDER; then fuzz_NAME FOLDER/NAME -dict=FOLDER/NAME.dict
 """
@@ -80,6 +80,38 @@ def safetensors_seeds():
         yield b"\1" + text + bytes(size)
 
 
+MODELS = (
+    {"type": "BPE", "vocab": {"a": 0, "b": 1, "bb": 2, "<unk>": 3}, "merges": ["b b"], "unk_token": "<unk>", "fuse_unk": True},
+    {"type": "BPE", "vocab": {"a": 0, "<0x62>": 1, "aa": 2}, "merges": [["a", "a"]], "byte_fallback": True, "ignore_merges": True},
+    {"type": "WordPiece", "vocab": {"[UNK]": 0, "ab": 1, "##ba": 2}, "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+     "max_input_chars_per_word": 100},
+    {"type": "Unigram", "vocab": [["<unk>", 0.0], ["a", -1.5], ["b", -2.0], ["ab", -2.5]], "unk_id": 0, "byte_fallback": False},
+    {"type": "WordLevel", "vocab": {"abba": 0, "[UNK]": 1}, "unk_token": "[UNK]"},
+)
+STEPS = (
+    {"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}, {"type": "Strip", "strip_left": True, "strip_right": True},
+                    {"type": "Prepend", "prepend": "a"}, {"type": "Replace", "pattern": {"Regex": "b+"}, "content": "b"}, {"type": "StripAccents"}]},
+     "decoder": {"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, {"type": "ByteFallback"},
+                 {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}},
+    {"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}, "decoder": {"type": "ByteLevel"},
+     "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                        "pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}},
+     "added_tokens": [{"id": 4, "content": "<s>", "single_word": False, "lstrip": True, "rstrip": False, "normalized": False, "special": True}]},
+    {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": "\\p{N}{1,3}|\\s+(?!\\S)"}, "behavior": "Isolated", "invert": False},
+                       {"type": "Digits", "individual_digits": True}, {"type": "Punctuation"}, {"type": "Whitespace"}]}},
+    {"pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True},
+     "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first"}},
+    {"normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None, "lowercase": True},
+     "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True}},
+)
+
+
+def tokenizer_seeds():
+    for model in MODELS:
+        for steps in STEPS:
+            yield json.dumps({"version": "1.0", "added_tokens": [], "model": model, **steps})
+
+
 def strings_of(value):
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -96,18 +128,21 @@ def main():
     folder = sys.argv[1]
     words = sorted({*FAMILIES, *SIZES, *strings_of(ROPES), *strings_of(OTHER_KEYS), *strings_of(GPT2), "su", "default"})
     dictionaries = {
-        "json": ["NaN", "-Infinity", "null", "true", "false", "1e999", "\\\\ud800"],
+        "json": ["NaN", "-Infinity", "null", "true", "false", "1e999", "\\ud800"],
         "safetensors": ["dtype", "shape", "data_offsets", "__metadata__", "F32", "BF16", "F8_E4M3", "BOOL", "U8"],
         "model_config": words,
+        "tokenizer": sorted({*strings_of(MODELS), *strings_of(STEPS)} - {"", " "}),
     }
-    corpora = {"json": json_seeds(), "safetensors": safetensors_seeds(), "model_config": model_config_seeds()}
+    corpora = {"json": json_seeds(), "safetensors": safetensors_seeds(), "model_config": model_config_seeds(),
+               "tokenizer": tokenizer_seeds()}
     for name, seeds in corpora.items():
         os.makedirs(os.path.join(folder, name), exist_ok=True)
         for i, seed in enumerate(seeds):
             with open(os.path.join(folder, name, "seed%d" % i), "wb") as f:
                 f.write(seed if isinstance(seed, bytes) else seed.encode())
         with open(os.path.join(folder, name + ".dict"), "w") as f:
-            f.writelines('"%s"\n' % word for word in dictionaries[name])
+            f.writelines('"%s"\n' % word.replace("\\", "\\\\").replace('"', "\\x22") for word in dictionaries[name]
+                         if word.isascii())
 
 
 main()
