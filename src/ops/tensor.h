@@ -21,6 +21,7 @@ class Shape {
   std::int64_t operator[](int axis) const { return extents_[static_cast<std::size_t>(axis)]; }
   std::int64_t& operator[](int axis) { return extents_[static_cast<std::size_t>(axis)]; }
   std::int64_t back() const { return extents_[static_cast<std::size_t>(rank_ - 1)]; }
+  std::span<const std::int64_t> extents() const { return {extents_.data(), static_cast<std::size_t>(rank_)}; }
   std::int64_t elements() const;
   /// Product of all extents but the last.
   std::int64_t rows() const { return elements() / back(); }

@@ -109,13 +109,14 @@ Value ProgramBuilder::weight(const std::string& name, Shape shape, Initializatio
 
 std::vector<Value> ProgramBuilder::emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) {
   std::vector<int> ids;
+  ids.reserve(inputs.size());
   for (const Value input : inputs) ids.push_back(input.id);
   const int unit = static_cast<int>(program_.units.size()) - 1;
+  const auto outputs = append_instruction(program_, find_operation(operation), std::move(ids), std::move(attributes),
+                                          {}, unit, Phase::forward);
   std::vector<Value> values;
-  for (const int id : append_instruction(program_, find_operation(operation), std::move(ids), std::move(attributes), {},
-                                         unit, Phase::forward)) {
-    values.push_back({id});
-  }
+  values.reserve(outputs.size());
+  for (const int id : outputs) values.push_back({id});
   return values;
 }
 

@@ -19,7 +19,8 @@ std::uint64_t sum(const std::array<std::uint64_t, N>& bytes) {
 
 }  // namespace
 
-Executor::Executor(std::vector<const StepProgram*> programs, const MemoryPlan& plan, KernelTable kernels, int threads)
+Executor::Executor(const std::vector<const StepProgram*>& programs, const MemoryPlan& plan, KernelTable kernels,
+                   int threads)
     : arena_(plan.device.peak, "device tier") {
   scratch_.shared = arena_.data() + plan.scratch_offset;
   scratch_.shared_bytes = kSharedScratchBytes;

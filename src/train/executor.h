@@ -19,7 +19,7 @@ using KernelTable = Kernel (*)(std::string_view operation);
 class Executor {
  public:
   /// The programs must have been allocated together; they must outlive the executor and not change.
-  Executor(std::vector<const StepProgram*> programs, const MemoryPlan& plan, KernelTable kernels, int threads);
+  Executor(const std::vector<const StepProgram*>& programs, const MemoryPlan& plan, KernelTable kernels, int threads);
 
   /// Executes the program of that index once. scalars.tokens is at most the program's capacity.
   void run(std::size_t program, const Scalars& scalars);

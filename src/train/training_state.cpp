@@ -7,12 +7,6 @@
 namespace heddle {
 namespace {
 
-std::vector<std::int64_t> extents(const Shape& shape) {
-  std::vector<std::int64_t> result;
-  for (int axis = 0; axis < shape.rank(); ++axis) result.push_back(shape[axis]);
-  return result;
-}
-
 std::span<std::byte> bytes_of(const TensorView& view) {
   return {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.elements()) * dtype_bytes(view.dtype)};
 }
@@ -34,7 +28,8 @@ std::vector<std::pair<std::string, TensorView>> state_tensors(const Parameters& 
 std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Executor& executor) {
   std::vector<CheckpointTensor> tensors;
   for (const auto& [name, view] : state_tensors(parameters, executor)) {
-    tensors.push_back({name, view.dtype, extents(view.shape), bytes_of(view)});
+    const auto extents = view.shape.extents();
+    tensors.push_back({name, view.dtype, {extents.begin(), extents.end()}, bytes_of(view)});
   }
   return tensors;
 }

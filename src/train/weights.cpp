@@ -48,10 +48,9 @@ void write_file(const std::filesystem::path& path, const std::vector<const Weigh
                 const Executor& executor, std::optional<DType> dtype) {
   std::vector<SafetensorsWriter::Entry> header;
   for (const auto* entry : entries) {
-    const auto view = executor.persistent(entry->parameter);
-    std::vector<std::int64_t> shape;
-    for (int axis = 0; axis < view.shape.rank(); ++axis) shape.push_back(view.shape[axis]);
-    header.push_back({entry->name, dtype.value_or(entry->dtype), shape});
+    const Shape shape = executor.persistent(entry->parameter).shape;
+    const auto extents = shape.extents();
+    header.push_back({entry->name, dtype.value_or(entry->dtype), {extents.begin(), extents.end()}});
   }
   SafetensorsWriter writer(path, header, {{"format", "pt"}});
   std::vector<std::byte> piece;

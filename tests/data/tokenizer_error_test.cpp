@@ -7,7 +7,6 @@ namespace heddle {
 namespace {
 
 using testing::AllOf;
-using testing::ContainsRegex;
 using testing::HasSubstr;
 
 Json sound_document() {
@@ -80,7 +79,7 @@ TEST(TokenizerErrors, NameAWrongMerge) {
   EXPECT_THAT(refusal([](Json& d) {
                 d["model"]["merges"] = {"a b", "q zz"};
               }),
-              ContainsRegex("model.merges.1. .*\"zz\""));
+              AllOf(HasSubstr("model.merges[1] "), HasSubstr("\"zz\"")));
   EXPECT_THAT(refusal([](Json& d) { d["model"]["merges"] = {"b a"}; }),
               HasSubstr("its result \"ba\" is not in the vocabulary"));
   EXPECT_THAT(refusal([](Json& d) {
