@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -53,7 +54,6 @@ class Trainer {
     set_threads(threads_of(run_));
     std::optional<WeightFolder> folder;
     if (model_.has_weights) folder.emplace(model_.folder);
-    make_folder(output_dir_);
     resume_ = find_resume_point(run_);
     data_ = load_run_data(run_, model_);
     compiled_ = compile_run(run_, model_, data_);
@@ -67,6 +67,7 @@ class Trainer {
     total_steps_ = run_.max_steps > 0 ? run_.max_steps
                                       : static_cast<std::int64_t>(std::ceil(
                                             run_.num_train_epochs * static_cast<double>(schedule_->steps_per_epoch())));
+    make_folder(output_dir_);  // not before: a run that is refused leaves nothing behind
     write_documents();
     executor_.emplace(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads);
     feed_.emplace(*executor_);
@@ -178,6 +179,7 @@ class Trainer {
     metrics.time.forward = after[0] - before[0];
     metrics.time.backward = after[1] - before[1] + after[2] - before[2];
     metrics.time.optimizer = after[3] - before[3];
+    metrics.time.checkpoint = std::exchange(checkpoint_seconds_, 0.0);
     metrics.step = state_.step;
     metrics.epoch = batch.epoch;
     metrics.num_tokens = batch.tokens;
@@ -209,11 +211,13 @@ class Trainer {
   }
 
   void save() {
+    const auto start = Clock::now();
     auto files = companion_files(model_.folder);
     files.push_back(model_.config_path);
     save_checkpoint(output_dir_, state_.step, checkpoint_tensors(compiled_.parameters, *executor_),
                     state_document(state_, run_), files);
     remove_old_checkpoints(output_dir_, run_.save_total_limit);
+    checkpoint_seconds_ += seconds_since(start);
   }
 
   void finish() {
@@ -240,6 +244,7 @@ class Trainer {
   std::optional<StreamFeed> feed_;
   std::optional<Monitor> monitor_;
   TrainingState state_;
+  double checkpoint_seconds_ = 0;  ///< of saves since the last step; the next step's line has them
 };
 
 }  // namespace
