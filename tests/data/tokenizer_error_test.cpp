@@ -131,10 +131,11 @@ TEST(TokenizerErrors, NameAWrongMember) {
 }
 
 TEST(TokenizerErrors, NameAnAddedTokenOfAnotherId) {
-  EXPECT_THAT(refusal([](Json& d) { d["added_tokens"] = {added(5, "<x>")}; }),
+  EXPECT_THAT(refusal([](Json& d) { d["added_tokens"] = Json::array({added(5, "<x>")}); }),
               HasSubstr("added_tokens[0]: \"<x>\" has id 5; by the vocabulary and the tokens before it its id is 3"));
-  EXPECT_THAT(refusal([](Json& d) { d["added_tokens"] = {added(3, "a")}; }), HasSubstr("its id is 0"));
-  EXPECT_THAT(refusal([](Json& d) { d["added_tokens"] = {added(-3, "<x>")}; }), HasSubstr("added_tokens[0].id is -3"));
+  EXPECT_THAT(refusal([](Json& d) { d["added_tokens"] = Json::array({added(3, "a")}); }), HasSubstr("its id is 0"));
+  EXPECT_THAT(refusal([](Json& d) { d["added_tokens"] = Json::array({added(-3, "<x>")}); }),
+              HasSubstr("added_tokens[0].id is -3"));
   EXPECT_THAT(refusal([](Json& d) {
                 d["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"<s>", 9}}, {"sep", {"a", 0}}};
               }),

@@ -44,24 +44,24 @@ TEST(ByteTokenizer, IdsAreTheBytes) {
 
 TEST(AddedTokens, TheLongestAtTheLeftmostPlaceIsTaken) {
   Json document = letter_document();
-  document["added_tokens"] = {added(28, "ab"), added(29, "abc"), added(30, "bcd")};
+  document["added_tokens"] = Json::array({added(28, "ab"), added(29, "abc"), added(30, "bcd")});
   EXPECT_EQ(test::load_json(document)->encode("xabcdab", false), (Ids{23, 29, 3, 28}));
 }
 
 TEST(AddedTokens, FlagsDecideWhatIsTaken) {
   Json document = letter_document();
-  document["added_tokens"] = {added(28, "ab", {{"single_word", true}})};
+  document["added_tokens"] = Json::array({added(28, "ab", {{"single_word", true}})});
   EXPECT_EQ(test::load_json(document)->encode("ab abc.ab", false), (Ids{28, 26, 0, 1, 2, 27, 28}));
-  document["added_tokens"] = {added(28, "ab", {{"lstrip", true}})};
+  document["added_tokens"] = Json::array({added(28, "ab", {{"lstrip", true}})});
   EXPECT_EQ(test::load_json(document)->encode("x  ab c", false), (Ids{23, 28, 26, 2}));
-  document["added_tokens"] = {added(28, "ab", {{"rstrip", true}})};
+  document["added_tokens"] = Json::array({added(28, "ab", {{"rstrip", true}})});
   EXPECT_EQ(test::load_json(document)->encode("x ab  c", false), (Ids{23, 26, 28, 2}));
 }
 
 TEST(AddedTokens, NormalizedOnesAreLookedForInNormalizedText) {
   Json document = letter_document();
   document["normalizer"] = {{"type", "Lowercase"}};
-  document["added_tokens"] = {added(28, "AB", {{"normalized", true}}), added(29, "CD")};
+  document["added_tokens"] = Json::array({added(28, "AB", {{"normalized", true}}), added(29, "CD")});
   const auto tokenizer = test::load_json(document);
   EXPECT_EQ(tokenizer->encode("Abcdab", false), (Ids{28, 2, 3, 28}));
   EXPECT_EQ(tokenizer->encode("CD", false), (Ids{29}));
@@ -69,7 +69,7 @@ TEST(AddedTokens, NormalizedOnesAreLookedForInNormalizedText) {
 
 TEST(AddedTokens, SpecialOnesAreLeftOutWhenAsked) {
   Json document = letter_document();
-  document["added_tokens"] = {added(28, "<s>", {{"special", true}}), added(29, "<t>")};
+  document["added_tokens"] = Json::array({added(28, "<s>", {{"special", true}}), added(29, "<t>")});
   const auto tokenizer = test::load_json(document);
   const Ids ids = tokenizer->encode("<s>a<t>", false);
   EXPECT_EQ(tokenizer->decode(ids, true), "a<t>");
@@ -82,7 +82,7 @@ TEST(AddedTokens, SpecialOnesAreLeftOutWhenAsked) {
 
 TEST(PostProcessor, TheTemplateAddsItsTokensWhenAsked) {
   Json document = letter_document();
-  document["added_tokens"] = {added(28, "<s>"), added(29, "</s>")};
+  document["added_tokens"] = Json::array({added(28, "<s>"), added(29, "</s>")});
   document["post_processor"] = {{"type", "TemplateProcessing"}, {"pair", Json::array()}};
   document["post_processor"]["single"] = {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
                                           {{"Sequence", {{"id", "A"}, {"type_id", 0}}}},
@@ -98,7 +98,7 @@ TEST(PostProcessor, TheTemplateAddsItsTokensWhenAsked) {
 TEST(ModelFolder, TheFirstFileThatNamesASpecialTokenDecides) {
   const test::TemporaryFolder folder;
   Json document = letter_document();
-  document["added_tokens"] = {added(28, "<s>"), added(29, "</s>")};
+  document["added_tokens"] = Json::array({added(28, "<s>"), added(29, "</s>")});
   folder.write("tokenizer.json", document.dump());
   folder.write("config.json", R"({"bos_token_id": 4, "eos_token_id": [7, 8]})");
   auto tokenizer = Tokenizer::load(folder.path());
