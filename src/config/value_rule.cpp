@@ -135,7 +135,7 @@ Json read_data_file(const SourceNode& node, const std::string& key) {
   }
   Json file = {{"path", nullptr}, {"weight", 1.0}};
   for (const auto& [name, entry] : node.entries) {
-    const auto path = key + "." + name;
+    const auto path = fmt::format("{}.{}", key, name);
     if (name == "path") {
       file["path"] = read_text(entry, ValueRule::text(), path);
     } else if (name == "weight") {

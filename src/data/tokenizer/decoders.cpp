@@ -178,7 +178,11 @@ class WordPiece final : public Decoder {
   void apply(Tokens& tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
-      if (i > 0) token = token.starts_with(prefix_) ? token.substr(prefix_.size()) : " " + token;
+      if (i > 0 && token.starts_with(prefix_)) {
+        token.erase(0, prefix_.size());
+      } else if (i > 0) {
+        token.insert(0, 1, ' ');
+      }
       if (cleanup_) token = clean_up(std::move(token));
     }
   }

@@ -52,6 +52,7 @@ void define_regex_properties() {
       categories[code] = static_cast<std::uint8_t>(unicode::category(code));
     }
     std::vector<std::vector<OnigCodePoint>> all;
+    all.reserve(std::size(changed_names));
     for (const std::string_view name : changed_names) {
       all.push_back(ranges_of([&](char32_t code) {
         return name == "Word" ? is_regex_word(code) : category_names[categories[code]].starts_with(name);
