@@ -182,11 +182,13 @@ HWY_INLINE void product_columns(const TileProduct& p, std::int64_t rows, std::in
                                           factor, p.c + r * p.c_stride + lane, p.c_stride);
     r += kRows;
   };
+  // NOLINTBEGIN(bugprone-infinite-loop): block() advances r, which the check does not see.
   if constexpr (kVectors == 1) {
     while (r + 12 <= rows) block(std::integral_constant<int, 12>());
   }
   while (r + 6 <= rows) block(std::integral_constant<int, 6>());
   while (r + 2 <= rows) block(std::integral_constant<int, 2>());
+  // NOLINTEND(bugprone-infinite-loop)
   if (r < rows) block(std::integral_constant<int, 1>());
 }
 
