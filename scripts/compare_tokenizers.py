@@ -3,6 +3,7 @@
 
     compare_tokenizers.py [--heddle PROGRAM] [--strings N] [--seed S] [TOKENIZER.json ...]
     compare_tokenizers.py --components        each kind of normalizer, pre-tokenizer, model, decoder and flag, in small tokenizers
+                                          (--charsmap TOKENIZER.model: Precompiled too)
 
 Needs: pip install tokenizers. Exit code 1 if anything differs.
 """
@@ -10,64 +11,24 @@ import argparse
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
 from tokenizers import Tokenizer
 
-WORDS = "the of and to in is it's I'LL we've he'D don't THEY'RE 'tis hello world Hello WORLD naïve café Straße ΑΒΓ привет 你好 日本語 カタカナ ひらがな 한국어 مرحبا שלום नमस्ते ไทย".split()
-PIECES = WORDS + ["<s>", "</s>", "<unk>", "<|endoftext|>", "<|im_start|>", "[CLS]", "[MASK]", "[mask]", "<0x41>", "<0xE2>", "##ing", "▁", "▁▁", "_", "\u0000", "\u017f", "'\u017f", "İ",
-                  " ", " ", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\t", "\u00a0", "\u3000", "\u2028", "\u200b", "\u200d", "\ufeff", "\u0085", "1", "12", "2024", "3.14", "١٢٣", "½", "Ⅷ", "①",
-                  "e\u0301", "a\u0323\u0302", "\u0301", "\u0345\u0334", "ﬁ", "Å", "가", "\u1100\u1161\u11a8", "👍", "👩‍👩‍👧‍👦", "🇩🇪🇫🇷", "🏳️‍🌈", ".", ",", "!?", "...", "—", "“", "”", "(", ")", "{", "}", "==", "->", "//", "#", "@",
-                  "\ufffd", "\U0010ffff", "\U000e0001", "\u0378", "\U00010ffe", "\U00011938", "\u07fd", "\U00016d40", "\U0001e5d0", "\u1c89", "</w>", "|", "~", "\\", "\"", "'", "`"]
-
-
-def hard_string(r):
-    kind = r.random()
-    if kind < 0.55:
-        return "".join(r.choice(PIECES) for _ in range(r.randint(0, 12)))
-    if kind < 0.7:
-        return r.choice(["", " "]).join(r.choice(WORDS) for _ in range(r.randint(1, 8)))
-    if kind < 0.85:
-        return "".join(chr(r.randint(0, 0x250)) for _ in range(r.randint(0, 20)))
-    top = r.choice([0x3000, 0x10000, 0x1F000, 0x20000, 0x110000])
-    codes = (r.randrange(top) for _ in range(r.randint(0, 16)))
-    return "".join(chr(c) for c in codes if not 0xD800 <= c <= 0xDFFF)
-
-
-def heddle(program, path, values, decode, special):
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
-        json.dump(values, f)
-        f.flush()
-        command = [program, "tokenize", path, "--strings", f.name, "--json"]
-        command += ["--decode"] if decode else ["--add_special_tokens", "true" if special else "false"]
-        done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr.strip())
-    return json.loads(done.stdout)
-
+from hard_strings import WORDS, hard_string, heddle, report
 
 def compare(program, path, texts):
     """Prints a line; returns the number of differences."""
-    oracle, wrong, shown = Tokenizer.from_file(path), 0, []
+    oracle = Tokenizer.from_file(path)
     oracle.no_padding()
     oracle.no_truncation()
+    checks = []
     for special in (False, True):
         want = [e.ids for e in oracle.encode_batch(texts, add_special_tokens=special)]
-        got = heddle(program, path, texts, False, special)
-        bad = [i for i, (a, b) in enumerate(zip(got, want)) if a != b]
-        wrong += len(bad)
-        shown += ["    %r\n      got  %.300s\n      want %.300s" % (texts[i], got[i], want[i]) for i in bad[:2]]
-    want_text = [oracle.decode(ids, skip_special_tokens=False) for ids in want]
-    got_text = heddle(program, path, want, True, False)
-    bad = [i for i, (a, b) in enumerate(zip(got_text, want_text)) if a != b]
-    wrong += len(bad)
-    shown += ["    decode %.200s\n      got  %r\n      want %r" % (want[i], got_text[i], want_text[i]) for i in bad[:2]]
-    print("%-60s %d strings, %d differences" % (os.path.basename(path), len(texts), wrong))
-    for line in shown:
-        print(line)
-    return wrong
+        checks.append(("special" if special else "encode", texts, heddle(program, path, texts, False, special), want))
+    checks.append(("decode", want, heddle(program, path, want, True, False), [oracle.decode(ids, skip_special_tokens=False) for ids in want]))
+    return report(os.path.basename(path), checks)
 
 
 def byte_model(**changes):
@@ -103,6 +64,7 @@ def pre_tokenizers():
     simple += [{"type": "ByteLevel", "add_prefix_space": a, "trim_offsets": True, "use_regex": b} for a in (False, True) for b in (False, True)]
     simple += [{"type": "Punctuation", "behavior": b} for b in behaviors] + [{"type": "Digits", "individual_digits": b} for b in (False, True)]
     simple += [{"type": "Metaspace", "replacement": "▁", "prepend_scheme": s, "split": b} for s in ("first", "never", "always") for b in (False, True)]
+    simple += [{"type": "UnicodeScripts"}]
     simple += [{"type": "Metaspace", "replacement": "_", "add_prefix_space": True}, {"type": "CharDelimiterSplit", "delimiter": "e"}] + [{"type": "FixedLength", "length": n} for n in (1, 2, 5)]
     patterns = [{"String": " "}, {"String": "e"}, {"String": "lo"}, {"Regex": "\\s"}, {"Regex": "\\w+|[^\\w\\s]+"}, {"Regex": "\\d"}, {"Regex": "\\p{N}{1,3}"}, {"Regex": "[^\\p{L}]?"},
                 {"Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
@@ -111,13 +73,33 @@ def pre_tokenizers():
     simple += [{"type": "Split", "pattern": p, "behavior": b, "invert": i} for p in patterns for b in behaviors for i in (False, True)]
     chain = lambda *parts: {"type": "Sequence", "pretokenizers": list(parts)}
     level = simple[3]
-    return simple + [chain(simple[1], simple[7]), chain({"type": "Digits", "individual_digits": True}, {**level, "use_regex": True}), chain({"type": "Punctuation"}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True})]
+    scripts = {"type": "UnicodeScripts"}
+    return simple + [chain(scripts, {"type": "Digits", "individual_digits": True}), chain(simple[1], scripts), chain({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}, scripts),
+                     chain(simple[1], simple[7]), chain({"type": "Digits", "individual_digits": True}, {**level, "use_regex": True}), chain({"type": "Punctuation"}, {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True})]
+
+
+def template(before, after, repeat=1):
+    """One of TemplateProcessing with these ids around the text, which may come more than once."""
+    token = lambda i: {"SpecialToken": {"id": "t%d" % i, "type_id": 0}}
+    text = [{"Sequence": {"id": "A", "type_id": i}} for i in range(repeat)]
+    return {"type": "TemplateProcessing", "single": [*map(token, before), *text, *map(token, after)], "pair": [],
+            "special_tokens": {"t%d" % i: {"id": "t%d" % i, "ids": [i, i + 1], "tokens": ["a", "b"]} for i in before + after}}
+
+
+def post_processors():
+    level = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+    bert = {"type": "BertProcessing", "sep": ["</s>", 7], "cls": ["<s>", 6]}
+    roberta = {"type": "RobertaProcessing", "sep": ["</s>", 9], "cls": ["<s>", 8], "trim_offsets": True, "add_prefix_space": False}
+    chain = lambda *parts: {"type": "Sequence", "processors": list(parts)}
+    yield from (level, bert, roberta, template([3], [5]), template([3, 9], []), template([], []), template([4], [4], 2), template([3], [], 0))
+    yield from (chain(), chain(level), chain(level, template([3], [5])), chain(bert, roberta), chain(bert, level, template([3], [])), chain(chain(roberta), chain(template([], [2]), level)))
 
 
 def decoders():
     simple = [{"type": t} for t in ("ByteFallback", "Fuse")] + [{"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}]
     simple += [{"type": "Replace", "pattern": p, "content": " "} for p in ({"String": "▁"}, {"Regex": "<0x4[0-9]>"})] + [{"type": "BPEDecoder", "suffix": ">"}]
     simple += [{"type": "Strip", "content": "<", "start": a, "stop": b} for a, b in ((0, 0), (1, 0))] + [{"type": "Metaspace", "replacement": "x", "prepend_scheme": s, "split": True} for s in ("first", "never", "always")]
+    simple += [{"type": "BPEDecoder", "suffix": ""}, {"type": "Strip", "content": "0", "start": 0, "stop": 2}, {"type": "Replace", "pattern": {"String": ""}, "content": "-"}]
     simple += [{"type": "WordPiece", "prefix": "<0x6", "cleanup": c} for c in (False, True)] + [{"type": "CTC", "pad_token": "<0x20>", "word_delimiter_token": "0x6", "cleanup": c} for c in (False, True)]
     return simple + [{"type": "Sequence", "decoders": [{"type": "Replace", "pattern": {"String": "<0x20>"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}]
 
@@ -130,6 +112,9 @@ def models():
         ids.setdefault(m.replace(" ", ""), len(ids))
     bpe = byte_model(vocab=ids, merges=merges, byte_fallback=False, end_of_word_suffix=None)
     split = {"type": "WhitespaceSplit"}
+    yield small(model={k: v for k, v in bpe.items() if k != "type"})
+    yield small(model={**bpe, "dropout": 0.0})
+    yield small(model={**bpe, "merges": ["#version: 0.2"] + merges}, pre_tokenizer=split)
     for unk in (None, "[UNK]"):
         for fuse in (False, True):
             for ignore in (False, True):
@@ -144,6 +129,8 @@ def models():
     word_piece = {t: i for i, t in enumerate(["[UNK]", "[CLS]", "[SEP]"] + letters[1:] + ["##" + c for c in letters[1:]] + ["hello", "##llo", "wor", "##ld", "the", "café"])}
     yield small(model={"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 8, "vocab": word_piece}, pre_tokenizer={"type": "BertPreTokenizer"},
                 post_processor={"type": "BertProcessing", "sep": ["[SEP]", 2], "cls": ["[CLS]", 1]}, decoder={"type": "WordPiece", "prefix": "##", "cleanup": True})
+    yield small(model={"unk_token": "[UNK]", "continuing_subword_prefix": "", "max_input_chars_per_word": 100, "vocab": word_piece}, pre_tokenizer=split)
+    yield small(model={"vocab": {"the": 0, "[UNK]": 1}, "unk_token": "[UNK]"}, pre_tokenizer=split)
     yield small(model={"type": "WordLevel", "unk_token": "[UNK]", "vocab": {t: i for i, t in enumerate(["[UNK]"] + sorted(set(WORDS)))}}, pre_tokenizer={"type": "Whitespace"},
                 post_processor={"type": "RobertaProcessing", "sep": ["of", 5], "cls": ["to", 6], "trim_offsets": True, "add_prefix_space": True})
     r = random.Random(5)
@@ -153,6 +140,7 @@ def models():
         yield small(model={"type": "Unigram", "unk_id": 0, "vocab": scored + more, "byte_fallback": bytes_too}, pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
                     decoder={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True})
         yield small(model={"type": "Unigram", "unk_id": 0, "vocab": scored + more, "byte_fallback": bytes_too})
+    yield small(model={"unk_id": 0, "vocab": scored}, pre_tokenizer=split)
 
 
 def added_token_cases():
@@ -168,11 +156,25 @@ def added_token_cases():
             small(added_tokens=tokens, pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True})
 
 
+def charsmap_documents(path):
+    """Precompiled with the rules of a SentencePiece file. Needs: pip install sentencepiece protobuf."""
+    import base64
+    from sentencepiece import sentencepiece_model_pb2
+    with open(path, "rb") as f:
+        proto = sentencepiece_model_pb2.ModelProto.FromString(f.read())
+    rules = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()}
+    spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}
+    for n in (rules, {"type": "Sequence", "normalizers": [rules, {"type": "Strip", "strip_left": False, "strip_right": True}, spaces]}):
+        yield "precompiled", small(normalizer=n)
+        yield "precompiled", small(normalizer=n, pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True})
+
+
 def component_documents():
     yield from (("normalizer", small(normalizer=n)) for n in normalizers())
     for n in normalizers():
         yield "normalizer+metaspace", small(normalizer=n, pre_tokenizer={"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True})
     yield from (("pre_tokenizer", small(pre_tokenizer=p)) for p in pre_tokenizers())
+    yield from (("post_processor", small(post_processor=p)) for p in post_processors())
     yield from (("decoder", small(decoder=d, model=byte_model(end_of_word_suffix=None))) for d in decoders())
     yield from (("model", m) for m in models())
     yield from (("added", a) for a in added_token_cases())
@@ -185,12 +187,13 @@ def main():
     parser.add_argument("--strings", type=int, default=3000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--components", action="store_true")
+    parser.add_argument("--charsmap", help="with --components: a SentencePiece file, for Precompiled")
     args = parser.parse_args()
     r = random.Random(args.seed)
     texts = [hard_string(r) for _ in range(args.strings)]
     wrong = sum(compare(args.heddle, path, texts) for path in args.tokenizers)
     if args.components:
-        for kind, document in component_documents():
+        for kind, document in [*component_documents(), *(charsmap_documents(args.charsmap) if args.charsmap else [])]:
             with tempfile.NamedTemporaryFile("w", suffix=".json", prefix=kind + "-") as f:
                 json.dump(document, f)
                 f.flush()

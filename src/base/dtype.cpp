@@ -11,28 +11,35 @@ namespace {
 
 struct DTypeInfo {
   DType type;
-  std::size_t bytes;
+  std::size_t bits;
   std::string_view safetensors;
   std::string_view torch;
   bool floating;
 };
 
-constexpr std::array<DTypeInfo, 15> kTypes = {{
-    {DType::f64, 8, "F64", "float64", true},
-    {DType::f32, 4, "F32", "float32", true},
-    {DType::bf16, 2, "BF16", "bfloat16", true},
-    {DType::f16, 2, "F16", "float16", true},
-    {DType::i64, 8, "I64", "int64", false},
-    {DType::i32, 4, "I32", "int32", false},
-    {DType::i16, 2, "I16", "int16", false},
-    {DType::i8, 1, "I8", "int8", false},
-    {DType::u8, 1, "U8", "uint8", false},
-    {DType::boolean, 1, "BOOL", "bool", false},
-    {DType::f8_e4m3, 1, "F8_E4M3", "float8_e4m3fn", true},
-    {DType::f8_e5m2, 1, "F8_E5M2", "float8_e5m2", true},
-    {DType::u16, 2, "U16", "uint16", false},
-    {DType::u32, 4, "U32", "uint32", false},
-    {DType::u64, 8, "U64", "uint64", false},
+constexpr std::array<DTypeInfo, 22> kTypes = {{
+    {DType::f64, 64, "F64", "float64", true},
+    {DType::f32, 32, "F32", "float32", true},
+    {DType::bf16, 16, "BF16", "bfloat16", true},
+    {DType::f16, 16, "F16", "float16", true},
+    {DType::i64, 64, "I64", "int64", false},
+    {DType::i32, 32, "I32", "int32", false},
+    {DType::i16, 16, "I16", "int16", false},
+    {DType::i8, 8, "I8", "int8", false},
+    {DType::u8, 8, "U8", "uint8", false},
+    {DType::boolean, 8, "BOOL", "bool", false},
+    {DType::f8_e4m3, 8, "F8_E4M3", "float8_e4m3fn", true},
+    {DType::f8_e5m2, 8, "F8_E5M2", "float8_e5m2", true},
+    {DType::u16, 16, "U16", "uint16", false},
+    {DType::u32, 32, "U32", "uint32", false},
+    {DType::u64, 64, "U64", "uint64", false},
+    {DType::f8_e8m0, 8, "F8_E8M0", "float8_e8m0fnu", true},
+    {DType::f8_e4m3fnuz, 8, "F8_E4M3FNUZ", "float8_e4m3fnuz", true},
+    {DType::f8_e5m2fnuz, 8, "F8_E5M2FNUZ", "float8_e5m2fnuz", true},
+    {DType::f6_e2m3, 6, "F6_E2M3", "float6_e2m3fn", true},
+    {DType::f6_e3m2, 6, "F6_E3M2", "float6_e3m2fn", true},
+    {DType::f4, 4, "F4", "float4_e2m1fn", true},
+    {DType::c64, 64, "C64", "complex64", false},
 }};
 
 const DTypeInfo& info(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
@@ -65,7 +72,8 @@ void convert_from(const void* source, void* target, DType target_type, std::int6
 
 }  // namespace
 
-std::size_t dtype_bytes(DType type) { return info(type).bytes; }
+std::size_t dtype_bytes(DType type) { return info(type).bits / 8; }
+std::size_t dtype_bits(DType type) { return info(type).bits; }
 std::string_view safetensors_name(DType type) { return info(type).safetensors; }
 std::string_view torch_name(DType type) { return info(type).torch; }
 bool is_floating(DType type) { return info(type).floating; }

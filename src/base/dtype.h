@@ -23,10 +23,20 @@ enum class DType : std::uint8_t {
   f8_e5m2,
   u16,
   u32,
-  u64
+  u64,
+  // Stored and shown, never computed with:
+  f8_e8m0,
+  f8_e4m3fnuz,
+  f8_e5m2fnuz,
+  f6_e2m3,
+  f6_e3m2,
+  f4,
+  c64
 };
 
+/// Of an element; 0 for types below a byte, whose elements lie packed: these have dtype_bits alone.
 std::size_t dtype_bytes(DType type);
+std::size_t dtype_bits(DType type);
 /// "F32", "BF16", ... as safetensors spells them.
 std::string_view safetensors_name(DType type);
 /// "float32", "bfloat16", ... as PyTorch spells them.

@@ -16,10 +16,18 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+thread_local bool is_muted = false;
+
 }  // namespace
 
-void log_note(std::string_view text) { logger().info("note: {}", text); }
-void log_warning(std::string_view text) { logger().warn("warning: {}", text); }
+void mute_thread_log() { is_muted = true; }
+
+void log_note(std::string_view text) {
+  if (!is_muted) logger().info("note: {}", text);
+}
+void log_warning(std::string_view text) {
+  if (!is_muted) logger().warn("warning: {}", text);
+}
 void log_error(std::string_view text) { logger().error("error: {}", text); }
 
 }  // namespace heddle

@@ -1,5 +1,5 @@
+#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "formats/tensor_values.h"
 
 namespace heddle::cli {
 namespace {
@@ -27,8 +28,8 @@ class Weights {
   }
   const std::vector<const StoredTensor*>& tensors() const { return tensors_; }
   const StoredTensor* find(const std::string& name) const { return folder_ ? folder_->find(name) : file_->find(name); }
-  std::span<const std::byte> bytes(const StoredTensor& tensor) const {
-    return folder_ ? folder_->bytes(tensor) : file_->bytes(tensor);
+  void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const {
+    folder_ ? folder_->read(tensor, offset, target) : file_->read(tensor, offset, target);
   }
   const std::string& path() const { return path_; }
 
@@ -38,6 +39,13 @@ class Weights {
   std::optional<SafetensorsFile> file_;
   std::vector<const StoredTensor*> tensors_;
 };
+
+/// Calls use(offset, size) for the tensor's bytes, piece by piece, each of whole elements.
+template <typename Use>
+void for_each_piece(const StoredTensor& tensor, Use use) {
+  constexpr std::uint64_t kPiece = std::uint64_t{1} << 20;
+  for (std::uint64_t at = 0; at < tensor.bytes(); at += kPiece) use(at, std::min(kPiece, tensor.bytes() - at));
+}
 
 Json description(const StoredTensor& tensor) {
   return {{"name", tensor.name}, {"dtype", safetensors_name(tensor.dtype)}, {"shape", tensor.shape}};
@@ -58,14 +66,17 @@ void print_tensors(const Weights& weights, bool as_json) {
 void print_values(const Weights& weights, const std::string& name) {
   const StoredTensor* tensor = weights.find(name);
   if (tensor == nullptr) fail("{}: has no tensor {}", weights.path(), name);
-  if (!is_floating(tensor->dtype))
-    fail("{}: tensor {} has type {}; values are shown of floating types", weights.path(), name,
+  if (!has_values(tensor->dtype))
+    fail("{}: tensor {} has type {}; values are shown of types of whole bytes", weights.path(), name,
          safetensors_name(tensor->dtype));
-  const auto bytes = weights.bytes(*tensor);
-  std::vector<double> values(bytes.size() / dtype_bytes(tensor->dtype));
-  convert(bytes.data(), tensor->dtype, values.data(), DType::f64, static_cast<std::int64_t>(values.size()));
+  Json values = Json::array();
+  for_each_piece(*tensor, [&](std::uint64_t offset, std::uint64_t size) {
+    std::vector<std::byte> piece(size);
+    weights.read(*tensor, offset, piece);
+    append_values(tensor->dtype, piece, values);
+  });
   Json document = description(*tensor);
-  document["values"] = values;
+  document["values"] = std::move(values);
   std::printf("%s\n", document.dump().c_str());
 }
 
@@ -81,8 +92,14 @@ void print_differences(const Weights& a, const Weights& b, bool as_json) {
     } else if (tensor->dtype != other->dtype || tensor->shape != other->shape) {
       differ(tensor->name, "type or shape");
     } else {
-      const auto x = a.bytes(*tensor), y = b.bytes(*other);
-      if (std::memcmp(x.data(), y.data(), x.size()) != 0) differ(tensor->name, "values");
+      bool equal = true;
+      for_each_piece(*tensor, [&](std::uint64_t offset, std::uint64_t size) {
+        std::vector<std::byte> x(size), y(size);
+        a.read(*tensor, offset, x);
+        b.read(*other, offset, y);
+        equal = equal && x == y;
+      });
+      if (!equal) differ(tensor->name, "values");
     }
   }
   for (const auto* tensor : b.tensors()) {

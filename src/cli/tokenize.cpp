@@ -1,11 +1,18 @@
+#include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 #include "base/error.h"
 #include "base/threads.h"
 #include "cli/commands.h"
+#include "data/row_encoder.h"
+#include "data/row_records.h"
+#include "data/text_encoder.h"
 #include "data/tokenizer.h"
+#include "formats/file_reader.h"
 #include "formats/files.h"
 #include "formats/json.h"
 
@@ -24,22 +31,77 @@ std::string read_input(const std::string& file) {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-std::vector<std::string> split_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  std::size_t start = 0;
-  while (start < text.size()) {
-    const std::size_t end = std::min(text.find('\n', start), text.size());
-    lines.push_back(text.substr(start, end - start));
-    start = end + 1;
+/// A file or standard input, piece by piece.
+class Input {
+ public:
+  explicit Input(const std::string& path) {
+    if (!path.empty()) file_.emplace(path);
   }
-  return lines;
-}
+  std::string name() const { return file_ ? file_->path() : "standard input"; }
+  /// Fewer bytes only at the end.
+  std::size_t read(std::span<char> target) {
+    if (!file_) {
+      std::cin.read(target.data(), static_cast<std::streamsize>(target.size()));
+      return static_cast<std::size_t>(std::cin.gcount());
+    }
+    target = target.first(static_cast<std::size_t>(std::min<std::uint64_t>(target.size(), file_->size() - at_)));
+    file_->read(at_, target);
+    at_ += target.size();
+    if (at_ == file_->size()) file_->check_unchanged();
+    return target.size();
+  }
+
+ private:
+  std::optional<FileReader> file_;
+  std::uint64_t at_ = 0;
+};
+
+/// Prints ids as they come: JSON arrays, in a list or alone, or lines of numbers.
+class IdPrinter {
+ public:
+  explicit IdPrinter(bool json) : json_(json) {}
+
+  void open_list() {
+    if (json_) text_ += '[';
+  }
+  void close_list() { finish(json_ ? "]\n" : ""); }
+  void open() {
+    if (json_) text_ += needs_comma_ ? ",[" : "[";
+    needs_comma_ = false;
+  }
+  void add(std::span<const std::int32_t> ids) {
+    for (const std::int32_t id : ids) {
+      if (needs_comma_) text_ += json_ ? ',' : ' ';
+      fmt::format_to(std::back_inserter(text_), "{}", id);
+      needs_comma_ = true;
+    }
+    if (text_.size() >= kPiece) flush();
+  }
+  void close() {
+    text_ += json_ ? "]" : "\n";
+    needs_comma_ = json_;
+  }
+  void finish(std::string_view end) {
+    text_ += end;
+    flush();
+  }
+
+ private:
+  static constexpr std::size_t kPiece = std::size_t{1} << 20;
+  void flush() {
+    std::fwrite(text_.data(), 1, text_.size(), stdout);
+    text_.clear();
+  }
+  bool json_, needs_comma_ = false;
+  std::string text_;
+};
 
 Ids ids_of(const Json& value, const std::string& where) {
-  if (!value.is_array()) fail("{}: expected an array of ids", where);
+  if (!value.is_array()) fail("{}: {} is no array of ids", where, json_excerpt(value));
   Ids ids;
   for (const auto& item : value) {
-    if (!item.is_number_integer()) fail("{}: {} is no id", where, json_excerpt(item));
+    const bool is_id = item.is_number_unsigned() && item.get<std::uint64_t>() <= INT32_MAX;
+    if (!is_id) fail("{}: {} is no id; expected a whole number from 0 to {}", where, json_excerpt(item), INT32_MAX);
     ids.push_back(item.get<std::int32_t>());
   }
   return ids;
@@ -61,7 +123,9 @@ Ids parse_ids(const std::string& text, const std::string& where) {
     } catch (const std::exception&) {
       used = 0;
     }
-    if (used != word.size() || id < 0) fail("{}: {} is no id", where, text_excerpt(word));
+    if (used != word.size() || id < 0) {
+      fail("{}: {} is no id; expected a whole number from 0 to {}", where, text_excerpt(word), INT32_MAX);
+    }
     ids.push_back(id);
     at = end;
   }
@@ -73,25 +137,90 @@ void print(const Json& document) {
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
-void print_ids(const Ids& ids) {
-  std::string text;
-  for (const auto id : ids) text += (text.empty() ? "" : " ") + std::to_string(id);
-  std::puts(text.c_str());
-}
-
-void print_many(const std::vector<std::string>& texts, const Tokenizer& tokenizer, const Options& options) {
+void print_many(std::span<const std::string_view> texts, const Tokenizer& tokenizer, const Options& options,
+                IdPrinter& printer) {
   std::vector<Ids> all(texts.size());
+  std::vector<std::exception_ptr> failures(texts.size());
   parallel_for(static_cast<std::int64_t>(texts.size()), [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
-    all[at] = tokenizer.encode(texts[at], options.add_special_tokens);
+    try {
+      all[at] = tokenizer.encode(texts[at], options.add_special_tokens);
+    } catch (...) {  // parallel bodies must not throw
+      failures[at] = std::current_exception();
+    }
   });
-  if (options.json) return print(all);
-  for (const auto& ids : all) print_ids(ids);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (failures[i]) std::rethrow_exception(failures[i]);
+    printer.open();
+    printer.add(all[i]);
+    printer.close();
+  }
+}
+
+void tokenize_strings(const Tokenizer& tokenizer, const Options& options) {
+  std::vector<std::string> strings;
+  for (const auto& item : read_json_file(options.strings)) {
+    if (!item.is_string()) fail("{}: {} is no string", options.strings, json_excerpt(item));
+    strings.push_back(item.get<std::string>());
+  }
+  IdPrinter printer(options.json);
+  printer.open_list();
+  print_many(std::vector<std::string_view>(strings.begin(), strings.end()), tokenizer, options, printer);
+  printer.close_list();
+}
+
+/// Lines as they come: of the input only a window is in memory.
+void tokenize_lines(const Tokenizer& tokenizer, const Options& options, Input& input) {
+  constexpr std::size_t kWindow = std::size_t{4} << 20;
+  IdPrinter printer(options.json);
+  printer.open_list();
+  std::string window;
+  std::size_t wanted = kWindow;
+  std::int64_t line = 1;
+  for (bool is_last = false; !is_last;) {
+    const std::size_t held = window.size();
+    window.resize(wanted);
+    window.resize(held + input.read(std::span(window).subspan(held)));
+    is_last = window.size() < wanted;
+    const std::size_t end = is_last ? window.size() : window.rfind('\n') + 1;  // npos + 1 is 0
+    std::vector<std::string_view> lines;
+    for (std::size_t start = 0; start < end;) {
+      const std::size_t stop = std::min(window.find('\n', start), window.size());
+      lines.push_back(std::string_view(window).substr(start, stop - start));
+      check_utf8({lines.back(), line++});
+      start = stop + 1;
+    }
+    print_many(lines, tokenizer, options, printer);
+    window.erase(0, end);
+    wanted = std::max(kWindow, 2 * window.size());
+  }
+  printer.close_list();
+}
+
+void tokenize_text(const Tokenizer& tokenizer, const Options& options, Input& input) {
+  constexpr std::size_t kShort = std::size_t{256} << 10;
+  std::string start(kShort, '\0');
+  start.resize(input.read(start));
+  IdPrinter printer(options.json);
+  printer.open();
+  if (start.size() < kShort) {
+    check_utf8({start, 1});
+    printer.add(tokenizer.encode(start, options.add_special_tokens));
+  } else {
+    const SurroundingIds around = options.add_special_tokens ? find_surrounding_ids(tokenizer) : SurroundingIds{};
+    const ReadText rest = [&](std::span<char> target) { return input.read(target); };
+    printer.add(around.leading);
+    encode_text(tokenizer, read_in_turn(read_from(start), rest), [&](auto ids) { printer.add(ids); });
+    printer.add(around.trailing);
+  }
+  printer.close();
+  printer.finish(options.json ? "\n" : "");
 }
 
 void decode(const Tokenizer& tokenizer, const Options& options) {
   if (options.strings.empty()) {
-    const std::string text = tokenizer.decode(parse_ids(read_input(options.file), "ids"), false);
+    const std::string text = tokenizer.decode(
+        parse_ids(read_input(options.file), options.file.empty() ? "standard input" : options.file), false);
     if (options.json) return print(text);
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::puts("");
@@ -107,18 +236,13 @@ void decode(const Tokenizer& tokenizer, const Options& options) {
 void tokenize(const Options& options) {
   const auto tokenizer = options.model == "bytes" ? Tokenizer::bytes() : Tokenizer::load(options.model);
   if (options.decode) return decode(*tokenizer, options);
-  if (!options.strings.empty()) {
-    std::vector<std::string> texts;
-    for (const auto& item : read_json_file(options.strings)) {
-      if (!item.is_string()) fail("{}: {} is no string", options.strings, json_excerpt(item));
-      texts.push_back(item.get<std::string>());
-    }
-    return print_many(texts, *tokenizer, options);
+  if (!options.strings.empty()) return tokenize_strings(*tokenizer, options);
+  Input input(options.file);
+  try {
+    options.lines ? tokenize_lines(*tokenizer, options, input) : tokenize_text(*tokenizer, options, input);
+  } catch (const RowError& error) {
+    fail("{}:{}: {}", input.name(), error.line(), error.what());
   }
-  const std::string text = read_input(options.file);
-  if (options.lines) return print_many(split_lines(text), *tokenizer, options);
-  const Ids ids = tokenizer->encode(text, options.add_special_tokens);
-  options.json ? print(ids) : print_ids(ids);
 }
 
 }  // namespace

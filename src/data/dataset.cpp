@@ -24,10 +24,8 @@ struct Source {
   std::vector<std::int64_t> left_out;  // indices of table rows, ascending
   std::int64_t first_example = 0;      // examples of the files before it
 
-  std::int64_t num_examples() const {
-    return static_cast<std::int64_t>(table.rows().size()) - static_cast<std::int64_t>(left_out.size());
-  }
-  const TokenRow& row(std::int64_t index) const { return table.rows()[static_cast<std::size_t>(index)]; }
+  std::int64_t num_examples() const { return table.num_rows() - static_cast<std::int64_t>(left_out.size()); }
+  TokenRow row(std::int64_t index) const { return table.row(index); }
   /// The table row of the example `index` of this file.
   std::int64_t row_of_example(std::int64_t index) const {
     // left_out[k] - k examples come before the row left_out[k], and k rows before it are left out.
@@ -48,16 +46,15 @@ struct Source {
 /// A run of positions of one document: token first_token + i is the input of position i, the next one its label.
 struct Piece {
   const Source* source;
-  const TokenRow* row;
+  TokenRow row;
   std::int64_t first_token, positions;
 };
 
 std::int64_t count_targets(const Piece& piece) {
-  if (piece.row->label_offset < 0) return piece.positions;
-  if (piece.positions == piece.row->length - 1) return piece.row->targets;
-  const auto labels =
-      piece.source->table.labels(*piece.row)
-          .subspan(static_cast<std::size_t>(piece.first_token + 1), static_cast<std::size_t>(piece.positions));
+  if (piece.row.label_offset < 0) return piece.positions;
+  if (piece.positions == piece.row.length - 1) return piece.row.targets;
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(piece.positions));
+  piece.source->table.read_labels(piece.row, piece.first_token + 1, labels);
   return piece.positions - std::count(labels.begin(), labels.end(), kIgnoredLabel);
 }
 
@@ -90,7 +87,7 @@ struct Dataset::Impl {
   void pack();
   void report_skipped() const;
 
-  std::pair<const Source*, const TokenRow*> find_example(std::int64_t index) const;
+  std::pair<const Source*, TokenRow> find_example(std::int64_t index) const;
   std::int64_t used_length(const TokenRow& row) const;
   std::int64_t num_rows() const { return packed ? stream_rows + bins.count() : num_examples; }
   template <typename Function>
@@ -119,7 +116,7 @@ void Dataset::Impl::load_sources(const DatasetOptions& options, const Tokenizer*
   for (const auto& file : options.files) {
     Source source{file.path, load_data_file(file.path, file_options), {}, 0};
     const TableNotes& notes = source.table.notes();
-    if (source.table.rows().empty() && notes.bad_rows.empty() && notes.rows_without_targets.empty()) {
+    if (source.table.num_rows() == 0 && notes.bad_rows.empty() && notes.rows_without_targets.empty()) {
       fail("{}: holds no row; expected a text, or rows with text or input_ids", file.path);
     }
     if (!notes.ignored_fields.empty()) {
@@ -147,9 +144,8 @@ void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
     for (const std::int64_t line : source.table.notes().rows_without_targets) {
       without_targets.push_back(source.place(line));
     }
-    const auto rows = source.table.rows();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const TokenRow& row = rows[i];
+    for (std::int64_t i = 0; i < source.table.num_rows(); ++i) {
+      const TokenRow row = source.row(i);
       const std::int64_t length = used_length(row);
       if (row.kind == RowKind::text) {
         ++texts;
@@ -159,13 +155,13 @@ void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
                                                max_length + 1, max_length);
         if (!skip_bad_rows) fail("{}: {}", source.place(row.line), reason);
         warning("{}: {}; the row is skipped", source.place(row.line), reason);
-        source.left_out.push_back(static_cast<std::int64_t>(i));
+        source.left_out.push_back(i);
         ++bad;
         continue;
       }
-      if (length < 2 || count_targets({&source, &row, 0, length - 1}) == 0) {
+      if (length < 2 || count_targets({&source, row, 0, length - 1}) == 0) {
         without_targets.push_back(source.place(row.line));
-        source.left_out.push_back(static_cast<std::int64_t>(i));
+        source.left_out.push_back(i);
       }
     }
     source.first_example = num_examples;
@@ -193,7 +189,7 @@ void Dataset::Impl::pack() {
   for (const Source& source : sources) {
     stream_starts.push_back(stream_starts.back() + source.table.stream_length());
     for (std::int64_t i = 0; i < source.num_examples(); ++i) {
-      const TokenRow& row = source.row(source.row_of_example(i));
+      const TokenRow row = source.row(source.row_of_example(i));
       if (row.kind == RowKind::text) continue;
       whole_rows.push_back(source.first_example + i);
       sizes.push_back(row.length - 1);
@@ -203,12 +199,12 @@ void Dataset::Impl::pack() {
   bins = first_fit_decreasing(sizes, max_length);
 }
 
-std::pair<const Source*, const TokenRow*> Dataset::Impl::find_example(std::int64_t index) const {
+std::pair<const Source*, TokenRow> Dataset::Impl::find_example(std::int64_t index) const {
   HEDDLE_CHECK(index >= 0 && index < num_examples);
   const auto after = std::upper_bound(sources.begin(), sources.end(), index,
                                       [](std::int64_t i, const Source& source) { return i < source.first_example; });
   const Source& source = *std::prev(after);
-  return {&source, &source.row(source.row_of_example(index - source.first_example))};
+  return {&source, source.row(source.row_of_example(index - source.first_example))};
 }
 
 /// Calls use(Piece) for each document of the row, in order.
@@ -217,13 +213,13 @@ void Dataset::Impl::for_each_piece(std::int64_t row, Function&& use) const {
   HEDDLE_CHECK(row >= 0 && row < num_rows());
   if (!packed) {
     const auto [source, tokens] = find_example(row);
-    use(Piece{source, tokens, 0, used_length(*tokens) - 1});
+    use(Piece{source, tokens, 0, used_length(tokens) - 1});
     return;
   }
   if (row >= stream_rows) {
     for (const std::int64_t item : bins[row - stream_rows]) {
       const auto [source, tokens] = find_example(whole_rows[static_cast<std::size_t>(item)]);
-      use(Piece{source, tokens, 0, tokens->length - 1});
+      use(Piece{source, tokens, 0, tokens.length - 1});
     }
     return;
   }
@@ -235,18 +231,16 @@ void Dataset::Impl::for_each_piece(std::int64_t row, Function&& use) const {
     const auto next_source = std::upper_bound(stream_starts.begin(), stream_starts.end(), at);
     const auto source_index = static_cast<std::size_t>(next_source - stream_starts.begin()) - 1;
     const Source& source = sources[source_index];
-    const auto rows = source.table.rows();
     const std::int64_t source_start = stream_starts[source_index];
     // The last row that starts at or before: rows taken whole take no place in the stream and start where the next text
     // does.
-    auto tokens =
-        std::prev(std::upper_bound(rows.begin(), rows.end(), at - source_start,
-                                   [](std::int64_t place, const TokenRow& r) { return place < r.stream_start; }));
-    for (; tokens != rows.end() && at < end; ++tokens) {
-      if (tokens->kind != RowKind::text) continue;
-      const std::int64_t first = at - source_start - tokens->stream_start;
-      const std::int64_t positions = std::min(tokens->length - 1 - first, end - at);
-      use(Piece{&source, &*tokens, first, positions});
+    std::int64_t index = source.table.find_stream_row(at - source_start);
+    for (; index < source.table.num_rows() && at < end; ++index) {
+      const TokenRow tokens = source.row(index);
+      if (tokens.kind != RowKind::text) continue;
+      const std::int64_t first = at - source_start - tokens.stream_start;
+      const std::int64_t positions = std::min(tokens.length - 1 - first, end - at);
+      use(Piece{&source, tokens, first, positions});
       at += positions;
     }
   }
@@ -262,11 +256,13 @@ Dataset Dataset::load(const DatasetOptions& options, const Tokenizer* tokenizer)
   dataset.impl_ = std::make_unique<Impl>(options);
   Impl& impl = *dataset.impl_;
   impl.load_sources(options, tokenizer);
-  const auto is_text = [](const TokenRow& row) { return row.kind == RowKind::text; };
-  impl.packed =
-      options.packing.value_or(std::all_of(impl.sources.begin(), impl.sources.end(), [&](const Source& source) {
-        return std::all_of(source.table.rows().begin(), source.table.rows().end(), is_text);
-      }));
+  const auto all_text = [](const Source& source) {
+    for (std::int64_t i = 0; i < source.table.num_rows(); ++i) {
+      if (source.row(i).kind != RowKind::text) return false;
+    }
+    return true;
+  };
+  impl.packed = options.packing.value_or(std::all_of(impl.sources.begin(), impl.sources.end(), all_text));
   impl.leave_rows_out(options.skip_bad_rows);
   if (impl.packed) impl.pack();
   return dataset;
@@ -276,9 +272,11 @@ std::int64_t Dataset::num_examples() const { return impl_->num_examples; }
 
 Example Dataset::example(std::int64_t index) const {
   const auto [source, row] = impl_->find_example(index);
-  const auto length = static_cast<std::size_t>(impl_->used_length(*row));
-  const auto ids = source->table.ids(*row).first(length), labels = source->table.labels(*row).first(length);
-  return {{ids.begin(), ids.end()}, {labels.begin(), labels.end()}, source->place(row->line)};
+  const auto length = static_cast<std::size_t>(impl_->used_length(row));
+  Example example{std::vector<std::int32_t>(length), std::vector<std::int32_t>(length), source->place(row.line)};
+  source->table.read_ids(row, 0, example.input_ids);
+  source->table.read_labels(row, 0, example.labels);
+  return example;
 }
 
 bool Dataset::packed() const { return impl_->packed; }
@@ -306,11 +304,20 @@ std::int64_t Dataset::row_supervised_tokens(std::int64_t row) const {
 void Dataset::append_row(std::int64_t row, MicroBatch& batch) const {
   if (batch.document_starts.empty()) batch.document_starts.push_back(0);
   impl_->for_each_piece(row, [&](const Piece& piece) {
-    const auto first = static_cast<std::size_t>(piece.first_token), count = static_cast<std::size_t>(piece.positions);
-    const auto ids = piece.source->table.ids(*piece.row).subspan(first, count);
-    const auto labels = piece.source->table.labels(*piece.row).subspan(first + 1, count);
-    batch.input_ids.insert(batch.input_ids.end(), ids.begin(), ids.end());
-    batch.labels.insert(batch.labels.end(), labels.begin(), labels.end());
+    const auto count = static_cast<std::size_t>(piece.positions), before = batch.input_ids.size();
+    const TokenTable& table = piece.source->table;
+    batch.labels.resize(before + count);
+    const auto labels = std::span(batch.labels).subspan(before);
+    if (piece.row.label_offset < 0) {  // the labels are the ids, one further: read at once
+      batch.input_ids.resize(before + count + 1);
+      table.read_ids(piece.row, piece.first_token, std::span(batch.input_ids).subspan(before));
+      std::copy(batch.input_ids.end() - static_cast<std::ptrdiff_t>(count), batch.input_ids.end(), labels.begin());
+      batch.input_ids.pop_back();
+    } else {
+      batch.input_ids.resize(before + count);
+      table.read_ids(piece.row, piece.first_token, std::span(batch.input_ids).subspan(before));
+      table.read_labels(piece.row, piece.first_token + 1, labels);
+    }
     HEDDLE_CHECK(batch.input_ids.size() <= std::numeric_limits<std::int32_t>::max());
     batch.positions.resize(batch.input_ids.size());
     std::iota(batch.positions.end() - static_cast<std::ptrdiff_t>(count), batch.positions.end(), 0);
@@ -322,7 +329,7 @@ void Dataset::append_row(std::int64_t row, MicroBatch& batch) const {
 std::string Dataset::source(std::int64_t row) const {
   std::string first;
   impl_->for_each_piece(row, [&](const Piece& piece) {
-    if (first.empty()) first = piece.source->place(piece.row->line);
+    if (first.empty()) first = piece.source->place(piece.row.line);
   });
   return first;
 }

@@ -33,8 +33,9 @@ struct Example {
   std::string source;  ///< "PATH:LINE"
 };
 
-/// Tokenized rows. A row of n tokens takes n-1 positions. Held in memory-mapped or heap arrays outside the step's
-/// arena. Immutable once loaded; all members may be called from many threads at once.
+/// Tokenized rows. A row of n tokens takes n-1 positions. Read from the cache file as they are asked for, or held in
+/// arrays outside the step's arena where there is no cache. Immutable once loaded; all members may be called from many
+/// threads at once.
 class Dataset {
  public:
   /// Reads .jsonl/.json (rows `text`, or `input_ids` with optional `labels`) and plain text files (.txt and others: the

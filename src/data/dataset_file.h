@@ -17,8 +17,9 @@ struct DataFileOptions {
   std::filesystem::path cache_folder;  ///< empty: no cache
 };
 
-/// Tokenizes a data file on all threads, or maps what an earlier run made of the same content. Bad rows are in the
-/// table's notes, or, unless they are skipped, the first is thrown as Error "PATH:LINE: ...".
+/// Tokenizes a data file on all threads, or opens what an earlier run made of the same content. The file is read window
+/// by window; one that is changed meanwhile is an Error. Bad rows are in the table's notes, or, unless they are
+/// skipped, the first is thrown as Error "PATH:LINE: ...".
 TokenTable load_data_file(const std::string& path, const DataFileOptions& options);
 
 }  // namespace heddle

@@ -1,24 +1,29 @@
 #include "data/row_encoder.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
 namespace heddle {
 
-RowEncoder::RowEncoder(const Tokenizer& tokenizer, std::optional<bool> add_bos, std::optional<bool> add_eos)
-    : tokenizer_(&tokenizer), bos_(tokenizer.bos_id()), eos_(tokenizer.eos_id()) {
-  if (add_bos.value_or(false) && !bos_) fail("add_bos is true, but the tokenizer has no beginning-of-text token");
-  if (add_eos.value_or(false) && !eos_) fail("add_eos is true, but the tokenizer has no end-of-text token");
-
+SurroundingIds find_surrounding_ids(const Tokenizer& tokenizer) {
   // A post-processor puts fixed ids around those of the text: one text shows which.
   const auto plain = tokenizer.encode("a", false), full = tokenizer.encode("a", true);
   const auto text = std::search(full.begin(), full.end(), plain.begin(), plain.end());
   if (text == full.end() && !full.empty()) {
     fail("the tokenizer gives other ids for a text when it adds special tokens; expected the same ids between them");
   }
-  leading_.assign(full.begin(), text);
-  trailing_.assign(text + (full.empty() ? 0 : static_cast<std::ptrdiff_t>(plain.size())), full.end());
+  return {{full.begin(), text}, {text + (full.empty() ? 0 : static_cast<std::ptrdiff_t>(plain.size())), full.end()}};
+}
+
+RowEncoder::RowEncoder(const Tokenizer& tokenizer, std::optional<bool> add_bos, std::optional<bool> add_eos)
+    : tokenizer_(&tokenizer), bos_(tokenizer.bos_id()), eos_(tokenizer.eos_id()) {
+  if (add_bos.value_or(false) && !bos_) fail("add_bos is true, but the tokenizer has no beginning-of-text token");
+  if (add_eos.value_or(false) && !eos_) fail("add_eos is true, but the tokenizer has no end-of-text token");
+  auto [leading, trailing] = find_surrounding_ids(tokenizer);
+  leading_ = std::move(leading);
+  trailing_ = std::move(trailing);
 
   const auto starts_with_bos = [&] { return bos_ && !leading_.empty() && leading_.front() == *bos_; };
   const auto ends_with_eos = [&] { return eos_ && !trailing_.empty() && trailing_.back() == *eos_; };
@@ -39,17 +44,43 @@ RowEncoder::RowEncoder(const Tokenizer& tokenizer, std::optional<bool> add_bos, 
   }
 }
 
+bool RowEncoder::wants_leading(std::optional<std::int32_t> first) const {
+  const bool has_bos = bos_ && first == *bos_;
+  return !leading_.empty() && !(has_bos && leading_.back() == *bos_);
+}
+
+bool RowEncoder::wants_trailing(std::optional<std::int32_t> last) const {
+  const bool has_eos = eos_ && last == *eos_;
+  return !trailing_.empty() && !(has_eos && trailing_.front() == *eos_);
+}
+
 std::vector<std::int32_t> RowEncoder::encode(std::string_view text) const {
-  std::vector<std::int32_t> ids = tokenizer_->encode(text, false);
-  const bool has_bos = bos_ && !ids.empty() && ids.front() == *bos_;
-  if (!leading_.empty() && !(has_bos && leading_.back() == *bos_)) {
+  std::vector<std::int32_t> ids = encode_text(*tokenizer_, text);
+  if (wants_leading(ids.empty() ? std::nullopt : std::optional(ids.front()))) {
     ids.insert(ids.begin(), leading_.begin(), leading_.end());
   }
-  const bool has_eos = eos_ && !ids.empty() && ids.back() == *eos_;
-  if (!trailing_.empty() && !(has_eos && trailing_.front() == *eos_)) {
+  if (wants_trailing(ids.empty() ? std::nullopt : std::optional(ids.back()))) {
     ids.insert(ids.end(), trailing_.begin(), trailing_.end());
   }
   return ids;
+}
+
+void RowEncoder::encode(const ReadText& read, const UseIds& use) const {
+  bool has_started = false;
+  std::optional<std::int32_t> last;
+  const auto put = [&](std::span<const std::int32_t> ids) {
+    if (ids.empty()) return;
+    last = ids.back();
+    use(ids);
+  };
+  encode_text(*tokenizer_, read, [&](std::span<const std::int32_t> ids) {
+    if (ids.empty()) return;
+    if (!has_started && wants_leading(ids.front())) put(leading_);
+    has_started = true;
+    put(ids);
+  });
+  if (!has_started && wants_leading(std::nullopt)) put(leading_);
+  if (wants_trailing(last)) put(trailing_);
 }
 
 }  // namespace heddle

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 namespace heddle {
 namespace {
@@ -30,42 +31,58 @@ DataFormat data_format(const std::filesystem::path& path) {
   return DataFormat::plain_text;
 }
 
-RecordReader::RecordReader(std::string_view content, DataFormat format) : content_(content) {
-  if (content_.starts_with(kByteOrderMark)) content_.remove_prefix(kByteOrderMark.size());
-  if (format == DataFormat::json_lines) {
-    state_ = State::lines;
-  } else if (format == DataFormat::plain_text) {
-    state_ = content_.empty() ? State::end : State::rest;
-  } else {
-    skip_space();
-    if (at_ == content_.size()) {
-      state_ = State::end;
-    } else if (content_[at_] == '[') {
-      ++at_;
-      state_ = State::elements;
-    } else if (content_[at_] == '{') {
-      state_ = State::rest;
-    } else {
-      throw RowError(line_, "a JSON file starts with neither [ nor {; expected an array of objects, or one object");
-    }
-  }
+void RecordReader::feed(std::string_view window, bool is_last) {
+  window_ = window;
+  is_last_ = is_last;
+  at_ = 0;
 }
 
 bool RecordReader::next(Record& record) {
+  if (state_ == State::start && !start()) return false;
   switch (state_) {
     case State::lines: return next_line(record);
     case State::elements: return next_element(record);
+    case State::after_array: return after_array();
     case State::rest: return rest(record);
+    case State::start:
     case State::end: break;
   }
   return false;
 }
 
+/// Finds out what the file is made of. False if the window does not tell.
+bool RecordReader::start() {
+  if (window_.size() < kByteOrderMark.size() && !is_last_) return false;
+  if (!std::exchange(has_begun_, true) && window_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
+  if (format_ == DataFormat::json_lines) {
+    state_ = State::lines;
+    return true;
+  }
+  if (format_ == DataFormat::json) skip_space();
+  if (at_ == window_.size()) {
+    if (is_last_) state_ = State::end;
+    return false;
+  }
+  if (format_ == DataFormat::plain_text || window_[at_] == '{') {
+    state_ = State::rest;
+  } else if (window_[at_] == '[') {
+    ++at_;
+    state_ = State::elements;
+  } else {
+    throw RowError(line_, "a JSON file starts with neither [ nor {; expected an array of objects, or one object");
+  }
+  return true;
+}
+
 bool RecordReader::next_line(Record& record) {
-  while (at_ < content_.size()) {
-    const std::size_t end = std::min(content_.find('\n', at_), content_.size());
-    const std::string_view line = content_.substr(at_, end - at_);
-    at_ = std::min(end + 1, content_.size());
+  while (at_ < window_.size()) {
+    std::size_t end = window_.find('\n', at_);
+    if (end == std::string_view::npos) {
+      if (!is_last_) return false;
+      end = window_.size();
+    }
+    const std::string_view line = window_.substr(at_, end - at_);
+    at_ = std::min(end + 1, window_.size());
     const std::int64_t number = line_++;
     if (line.find_first_not_of(kSpace) != std::string_view::npos) {
       record = {line, number};
@@ -77,18 +94,17 @@ bool RecordReader::next_line(Record& record) {
 
 bool RecordReader::next_element(Record& record) {
   skip_space();
-  const bool closes = at_ < content_.size() && content_[at_] == ']' && first_element_;
-  first_element_ = false;
+  const bool closes = at_ < window_.size() && window_[at_] == ']' && first_element_;
   const std::size_t begin = at_;
-  record.line = line_;
+  const std::int64_t begin_line = line_;
   // Brackets are only counted, not matched: the parser of the record does that.
   std::int64_t depth = 0;
   bool in_string = false;
-  for (; at_ < content_.size(); ++at_) {
-    const char c = content_[at_];
+  for (; at_ < window_.size(); ++at_) {
+    const char c = window_[at_];
     if (c == '\n') ++line_;
     if (in_string) {
-      if (c == '\\' && at_ + 1 < content_.size() && content_[at_ + 1] != '\n') ++at_;
+      if (c == '\\' && at_ + 1 < window_.size() && window_[at_ + 1] != '\n') ++at_;
       if (c == '"') in_string = false;
     } else if (c == '"') {
       in_string = true;
@@ -100,26 +116,36 @@ bool RecordReader::next_element(Record& record) {
       --depth;
     }
   }
-  if (at_ == content_.size())
-    throw RowError(record.line, "the array that the file holds is not closed; expected , or ]");
-  record.text = content_.substr(begin, at_ - begin);
-  if (content_[at_++] == ']') {
-    skip_space();
-    if (at_ < content_.size()) throw RowError(line_, "something follows the array; expected the end of the file");
-    state_ = State::end;
+  if (at_ >= window_.size()) {
+    if (is_last_) throw RowError(begin_line, "the array that the file holds is not closed; expected , or ]");
+    at_ = begin;  // again, when the window is longer
+    line_ = begin_line;
+    return false;
   }
-  return !closes;
+  first_element_ = false;
+  record = {window_.substr(begin, at_ - begin), begin_line};
+  if (window_[at_++] == ']') state_ = State::after_array;
+  return closes ? after_array() : true;
+}
+
+bool RecordReader::after_array() {
+  skip_space();
+  if (at_ < window_.size()) throw RowError(line_, "something follows the array; expected the end of the file");
+  if (is_last_) state_ = State::end;
+  return false;
 }
 
 bool RecordReader::rest(Record& record) {
-  record = {content_.substr(at_), line_};
+  if (!is_last_) return false;
+  record = {window_.substr(at_), line_};
+  at_ = window_.size();
   state_ = State::end;
   return true;
 }
 
 void RecordReader::skip_space() {
-  for (; at_ < content_.size() && is_space(content_[at_]); ++at_) {
-    if (content_[at_] == '\n') ++line_;
+  for (; at_ < window_.size() && is_space(window_[at_]); ++at_) {
+    if (window_[at_] == '\n') ++line_;
   }
 }
 

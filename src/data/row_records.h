@@ -32,26 +32,38 @@ struct Record {
   std::int64_t line = 1;
 };
 
-/// Cuts a file into records: the lines that are not blank, the elements of a JSON array (or one object), or the whole
-/// of a plain text. A byte order mark at the start is passed over. Whether a record is sound is for its parser to say.
+/// Cuts a file, which may come in windows, into records: the lines that are not blank, the elements of a JSON array (or
+/// one object), or the whole of a plain text. A byte order mark at the start is passed over. Whether a record is sound
+/// is for its parser to say.
 class RecordReader {
  public:
-  /// Throws RowError if a JSON file is neither an array nor an object. `content` must outlive the reader.
-  RecordReader(std::string_view content, DataFormat format);
-  /// False at the end. Throws RowError where an array is not closed or something follows it.
+  explicit RecordReader(DataFormat format) : format_(format) {}
+  /// For a file as a whole. `content` must outlive the reader.
+  RecordReader(std::string_view content, DataFormat format) : RecordReader(format) { feed(content, true); }
+
+  /// The next window of the file. It begins with what the one before had from used() on; `is_last` tells that the file
+  /// ends with it. Records lie in the window they were read from.
+  void feed(std::string_view window, bool is_last);
+  std::size_t used() const { return at_; }
+  /// False where the window, or the file, has no further whole record. Throws RowError if a JSON file is neither an
+  /// array nor an object, where an array is not closed, and where something follows it.
   bool next(Record& record);
 
  private:
+  bool start();
   bool next_line(Record& record);
   bool next_element(Record& record);
+  bool after_array();
   bool rest(Record& record);
   void skip_space();
 
-  std::string_view content_;
+  DataFormat format_;
+  std::string_view window_;
+  bool is_last_ = false;
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
-  enum class State { lines, elements, rest, end } state_;
-  bool first_element_ = true;
+  enum class State { start, lines, elements, after_array, rest, end } state_ = State::start;
+  bool has_begun_ = false, first_element_ = true;
 };
 
 /// Where the first byte lies that is not part of well-formed UTF-8 (The Unicode Standard, table 3-7), if any.

@@ -47,29 +47,38 @@ struct TableNotes {
   std::vector<std::string> ignored_fields;         // the first few
 };
 
-/// The rows of one data file, tokenized; read-only, in memory or mapped from the cache. Does not depend on the file's
-/// path, nor on how rows are cut later.
+/// The rows of one data file, tokenized; read-only, in memory or read from the cache file as they are asked for. Does
+/// not depend on the data file's path, nor on how rows are cut later. May be read from many threads at once.
 class TokenTable {
  public:
-  std::span<const TokenRow> rows() const { return rows_; }
-  std::span<const std::int32_t> ids(const TokenRow& row) const;
-  /// label i belongs to id i.
-  std::span<const std::int32_t> labels(const TokenRow& row) const;
+  std::int64_t num_rows() const { return num_rows_; }
+  TokenRow row(std::int64_t index) const;
+  /// The last row whose stream_start is at most `position`.
+  std::int64_t find_stream_row(std::int64_t position) const;
+  /// Copies ids of the row from number `first` on. Throws Error if the cache file has shrunk since it was opened.
+  void read_ids(const TokenRow& row, std::int64_t first, std::span<std::int32_t> target) const;
+  /// The same for labels; label i belongs to id i.
+  void read_labels(const TokenRow& row, std::int64_t first, std::span<std::int32_t> target) const;
   const TableNotes& notes() const { return notes_; }
   /// Targets of all text rows.
   std::int64_t stream_length() const { return stream_length_; }
 
-  /// Maps a cache file. Nothing if there is none; if it is damaged (not whole, other bytes than were written, of
+  /// Opens a cache file. Nothing if there is none; if it is damaged (not whole, other bytes than were written, of
   /// another key) nothing either, and `damage` says what is wrong.
   static std::optional<TokenTable> open(const std::filesystem::path& path, std::string_view key, std::string& damage);
 
  private:
   friend class TokenTableWriter;
-  std::shared_ptr<const void> owner_;  // of the memory that the spans show
-  std::span<const std::int32_t> ids_, labels_;
-  std::span<const TokenRow> rows_;
+  class Storage;
+  class ArrayStorage;
+  class FileStorage;
+  explicit TokenTable(std::shared_ptr<const Storage> storage);
+  bool check_rows();
+
+  std::shared_ptr<const Storage> storage_;
+  std::int64_t num_rows_ = 0, stream_length_ = 0;
+  std::vector<std::int64_t> stream_marks_;  // stream_start of every kRowsOfBlock-th row
   TableNotes notes_;
-  std::int64_t stream_length_ = 0;
 };
 
 /// Collects rows in file order. With a path, ids go to disk as they come and memory stays bounded; the cache file
@@ -80,13 +89,17 @@ class TokenTableWriter {
   TokenTableWriter();
   /// Into the cache file `path`, whose folder exists. Throws CacheError if it cannot be written, as do the members
   /// below.
-  TokenTableWriter(std::filesystem::path path, std::string_view key);
+  TokenTableWriter(const std::filesystem::path& path, std::string_view key);
   ~TokenTableWriter();
   TokenTableWriter(const TokenTableWriter&) = delete;
   TokenTableWriter& operator=(const TokenTableWriter&) = delete;
 
   /// `labels` is empty or as long as `ids`. A row without targets is noted and left out.
   void append(RowKind kind, std::int64_t line, std::span<const std::int32_t> ids, std::span<const std::int32_t> labels);
+  /// A text in pieces: append_ids() any number of times, then end_text(); the ids of one that is not ended belong to no
+  /// row.
+  void append_ids(std::span<const std::int32_t> ids);
+  void end_text(std::int64_t line);
   TableNotes& notes() { return notes_; }
   /// The table; once.
   TokenTable finish();
@@ -95,7 +108,10 @@ class TokenTableWriter {
   struct Sink;
   std::unique_ptr<Sink> sink_;
   TableNotes notes_;
+  void append_labels(std::span<const std::int32_t> labels);
+  void append_row(const TokenRow& row);
   std::int64_t num_ids_ = 0, num_labels_ = 0, num_rows_ = 0, stream_length_ = 0;
+  std::int64_t text_offset_ = 0;  // of the first id that belongs to no row yet
 };
 
 /// Collects what decides a table's content into a key: 32 hexadecimal digits of xxHash128.
@@ -106,7 +122,8 @@ class CacheKey {
   CacheKey(const CacheKey&) = delete;
   CacheKey& operator=(const CacheKey&) = delete;
 
-  void add(std::string_view bytes);  // its length too, so that neighbours cannot run together
+  void add(std::string_view bytes);        // its length too, so that neighbours cannot run together
+  void add_bytes(std::string_view bytes);  // a part of something whose length was added
   void add(std::int64_t value);
   void add(std::span<const std::int32_t> values);
   std::string digest() const;

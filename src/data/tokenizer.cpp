@@ -9,6 +9,8 @@
 #include "data/tokenizer/hash.h"
 #include "data/tokenizer/hugging_face.h"
 #include "data/tokenizer/json_entry.h"
+#include "data/tokenizer/sentencepiece_tokenizer.h"
+#include "data/tokenizer/special_tokens.h"
 
 namespace heddle {
 namespace {
@@ -32,10 +34,11 @@ std::string digest(std::string_view text) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-std::unique_ptr<HuggingFaceTokenizer> load_tokenizer_json(const fs::path& path) {
+std::unique_ptr<HuggingFaceTokenizer> load_tokenizer_json(const fs::path& path, const AddedTokenLists& lists) {
   const std::string text = read_text(path);
   const Json document = parse_json(text, path.string());
-  return std::make_unique<HuggingFaceTokenizer>(JsonEntry(document, path.string()), digest(text));
+  return std::make_unique<HuggingFaceTokenizer>(JsonEntry(document, path.string()), digest(digest(text) + lists.text()),
+                                                lists);
 }
 
 std::unique_ptr<HuggingFaceTokenizer> load_gpt2_files(const fs::path& folder) {
@@ -46,86 +49,42 @@ std::unique_ptr<HuggingFaceTokenizer> load_gpt2_files(const fs::path& folder) {
                                                 digest(digest(vocab_text) + digest(merges_text)));
 }
 
-/// Reads what the files of a folder say, the first that speaks of a token deciding: tokenizer_config.json,
-/// special_tokens_map.json (names), generation_config.json, config.json (ids).
-class SpecialTokenReader {
- public:
-  SpecialTokenReader(const fs::path& folder, const Tokenizer& tokenizer) : folder_(folder), tokenizer_(tokenizer) {}
+std::unique_ptr<SentencePieceTokenizer> load_sentencepiece(const fs::path& path, const TokenizerSettings& settings) {
+  const std::string bytes = read_text(path);
+  return std::make_unique<SentencePieceTokenizer>(SentencePieceModel::parse(bytes, path.string()), settings,
+                                                  path.string(), digest(bytes));
+}
 
-  SpecialTokens read() {
-    read_file("tokenizer_config.json", [this](const JsonEntry& file) {
-      read_names(file);
-      if (const auto flag = file.find("add_bos_token")) found_.add_bos_token = flag->boolean();
-      if (const auto flag = file.find("add_eos_token")) found_.add_eos_token = flag->boolean();
-    });
-    read_file("special_tokens_map.json", [this](const JsonEntry& file) { read_names(file); });
-    for (const char* name : {"generation_config.json", "config.json"}) {
-      if (found_.bos_id && found_.eos_id) break;
-      read_file(name, [this](const JsonEntry& file) { read_ids(file); });
-    }
-    return found_;
-  }
+template <typename Loaded>
+std::unique_ptr<Tokenizer> with_special_tokens(std::unique_ptr<Loaded> tokenizer, const fs::path& folder) {
+  tokenizer->set_special_tokens(read_special_tokens(folder, *tokenizer));
+  return tokenizer;
+}
 
- private:
-  template <typename Read>
-  void read_file(const char* name, Read read) {
-    const fs::path path = folder_ / name;
-    if (!fs::exists(path)) return;
-    const Json document = read_json_file(path);
-    const JsonEntry entry(document, path.string());
-    entry.require_object();
-    read(entry);
+std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
+  using Beside = TokenizerSettings::Beside;
+  const auto has = [&folder](const char* name) { return fs::exists(folder / name); };
+  if (has("tokenizer.json")) {
+    const TokenizerSettings settings = TokenizerSettings::read(folder, Beside::tokenizer_json);
+    return with_special_tokens(load_tokenizer_json(folder / "tokenizer.json", settings), folder);
   }
-
-  void read_names(const JsonEntry& file) {
-    read_name(file, "bos_token", found_.bos_id);
-    read_name(file, "eos_token", found_.eos_id);
+  if (has("vocab.json") && has("merges.txt")) return with_special_tokens(load_gpt2_files(folder), folder);
+  if (has("tokenizer.model")) {
+    const TokenizerSettings settings = TokenizerSettings::read(folder, Beside::sentencepiece);
+    return with_special_tokens(load_sentencepiece(folder / "tokenizer.model", settings), folder);
   }
-  void read_name(const JsonEntry& file, const char* key, std::optional<std::int32_t>& id) {
-    const auto entry = file.find(key);
-    if (id || !entry) return;
-    const JsonEntry name = entry->value().is_object() ? entry->at("content") : *entry;
-    id = tokenizer_.token_to_id(name.string());
-    if (!id) name.refuse("a token of the vocabulary");
-  }
-
-  void read_ids(const JsonEntry& file) {
-    read_id(file, "bos_token_id", found_.bos_id);
-    read_id(file, "eos_token_id", found_.eos_id);
-  }
-  void read_id(const JsonEntry& file, const char* key, std::optional<std::int32_t>& id) {
-    const auto entry = file.find(key);
-    if (id || !entry) return;
-    if (!entry->value().is_array()) {
-      id = entry->count();
-    } else if (!entry->value().empty()) {  // any of these ends a text; the first is appended to rows
-      id = entry->elements().front().count();
-    }
-  }
-
-  const fs::path& folder_;
-  const Tokenizer& tokenizer_;
-  SpecialTokens found_;
-};
-
-std::unique_ptr<HuggingFaceTokenizer> load_folder(const fs::path& folder) {
-  if (fs::exists(folder / "tokenizer.json")) return load_tokenizer_json(folder / "tokenizer.json");
-  if (fs::exists(folder / "vocab.json") && fs::exists(folder / "merges.txt")) return load_gpt2_files(folder);
-  if (fs::exists(folder / "tokenizer.model")) {
-    fail("{}: SentencePiece files are not read yet; expected tokenizer.json beside it",
-         (folder / "tokenizer.model").string());
-  }
-  fail("{}: tokenizer.json is missing", folder.string());
+  fail("{}: tokenizer.json is missing; expected it, vocab.json and merges.txt, or tokenizer.model", folder.string());
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
-  if (!fs::exists(path)) fail("{}: no such file or folder; expected tokenizer.json or a model folder", path.string());
-  if (!fs::is_directory(path)) return load_tokenizer_json(path);
-  auto tokenizer = load_folder(path);
-  tokenizer->set_special_tokens(SpecialTokenReader(path, *tokenizer).read());
-  return tokenizer;
+  if (!fs::exists(path)) {
+    fail("{}: no such file or folder; expected tokenizer.json, tokenizer.model or a model folder", path.string());
+  }
+  if (fs::is_directory(path)) return load_folder(path);
+  if (path.extension() == ".model") return load_sentencepiece(path, {});
+  return load_tokenizer_json(path, {});
 }
 
 }  // namespace heddle

@@ -16,6 +16,9 @@ class ByteTokenizer final : public Tokenizer {
     for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
     return ids;
   }
+  std::optional<Cut> find_cut(std::string_view text, std::size_t from) const override {
+    return from < text.size() ? std::optional(Cut{from, from}) : std::nullopt;
+  }
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const override {
     std::string bytes;
     for (const std::int32_t id : ids) {

@@ -6,8 +6,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <span>
 
 #include "base/error.h"
+#include "formats/aside_file.h"
 
 namespace heddle {
 namespace {
@@ -40,30 +42,9 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t max_by
 }
 
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
-  const std::filesystem::path aside = path.string() + ".partial";
-  const auto give_up = [&](const char* what) {
-    const int error = errno;
-    std::error_code ignored;
-    std::filesystem::remove(aside, ignored);
-    fail("{}: {}: {}", path.string(), what, std::strerror(error));
-  };
-  const int file = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) give_up("cannot be written");
-  while (!text.empty()) {
-    const ssize_t written = write(file, text.data(), text.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      close(file);
-      give_up("cannot be written");
-    }
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (fsync(file) != 0) {
-    close(file);
-    give_up("cannot be synced");
-  }
-  close(file);
-  if (rename(aside.c_str(), path.c_str()) != 0) give_up("cannot be renamed into place");
+  AsideFile file(path);
+  file.append(std::as_bytes(std::span(text)));
+  file.commit();
 }
 
 void make_folder(const std::filesystem::path& path) {

@@ -9,7 +9,8 @@ namespace heddle {
 /// Whole file; throws Error naming the path if it cannot be read or is longer than `max_bytes`.
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes = std::size_t{256} << 20);
 
-/// Writes aside, syncs and renames: the path holds the old file or the whole new one, never a part.
+/// Writes aside, syncs, renames and syncs the folder (AsideFile): the path holds the old file or the whole new one,
+/// never a part.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 
 /// Creates the folder and its parents; throws Error naming the path that is in the way.

@@ -1,20 +1,14 @@
 #include "formats/safetensors.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "formats/file_reader.h"
 #include "formats/json_reader.h"
 
 namespace heddle {
@@ -23,16 +17,19 @@ namespace {
 constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as the safetensors library
 constexpr int kHeaderDepth = 3;                         // the root, a tensor, its lists
+constexpr const char* kTypeNames =
+    "F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2, F4, C64, I64, I32, "
+    "I16, I8, U64, U32, U16, U8 or BOOL";
 
-/// Product of the extents times the element size, or false if it does not fit in 63 bits.
-bool byte_count(const std::vector<std::int64_t>& shape, DType dtype, std::uint64_t& bytes) {
-  std::int64_t product = static_cast<std::int64_t>(dtype_bytes(dtype));
+/// Product of the extents times the bits of an element, or false if it does not fit in 63 bits.
+bool bit_count(const std::vector<std::int64_t>& shape, DType dtype, std::uint64_t& bits) {
+  std::int64_t product = static_cast<std::int64_t>(dtype_bits(dtype));
   // A zero anywhere makes the product zero, however large the others are.
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) product = 0;
   for (const std::int64_t extent : shape) {
     if (product != 0 && __builtin_mul_overflow(product, extent, &product)) return false;
   }
-  bytes = static_cast<std::uint64_t>(product);
+  bits = static_cast<std::uint64_t>(product);
   return true;
 }
 
@@ -49,7 +46,7 @@ StoredTensor parse_tensor(const std::string& file, const std::string& name, cons
   try {
     tensor.dtype = dtype_from_safetensors(dtype);
   } catch (const Error&) {
-    reader.refuse("dtype", "F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U64, U32, U16, U8 or BOOL");
+    reader.refuse("dtype", kTypeNames);
   }
 
   const auto whole = [](const Json& value) {
@@ -70,9 +67,10 @@ StoredTensor parse_tensor(const std::string& file, const std::string& name, cons
   tensor.end = (*offsets)[1].get<std::uint64_t>();
   if (tensor.begin > tensor.end) reader.refuse("data_offsets", "the begin before the end");
 
-  std::uint64_t bytes = 0;
-  if (!byte_count(tensor.shape, tensor.dtype, bytes)) reader.refuse("shape", "fewer than 2^63 bytes in all");
-  if (bytes != tensor.end - tensor.begin) {
+  std::uint64_t bits = 0;
+  if (!bit_count(tensor.shape, tensor.dtype, bits)) reader.refuse("shape", "fewer than 2^63 bits in all");
+  if (bits % 8 != 0) reader.refuse("shape", fmt::format("whole bytes of {}", safetensors_name(tensor.dtype)));
+  if (const std::uint64_t bytes = bits / 8; bytes != tensor.end - tensor.begin) {
     fail("{}: has {} bytes in data_offsets; shape {} of {} takes {}", where, tensor.end - tensor.begin,
          json_excerpt(*shape), safetensors_name(tensor.dtype), bytes);
   }
@@ -104,58 +102,26 @@ void check_ranges(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes, 
   if (at != data_bytes) fail("{}: {} bytes behind the last tensor belong to none", file, data_bytes - at);
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : value_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (value_ < 0) fail("{}: cannot be opened: {}", path, std::strerror(errno));
-  }
-  ~Descriptor() { ::close(value_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
 }  // namespace
 
 struct SafetensorsFile::Impl {
-  explicit Impl(const std::string& file_path) : path(file_path), descriptor(file_path) {}
-  ~Impl() {
-    if (mapping != nullptr) ::munmap(mapping, size);
-  }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+  explicit Impl(const std::filesystem::path& path) : file(path) {}
 
-  void map();
   void parse_header();
-  void check_size() const;
-  void read_at(std::uint64_t offset, std::span<std::byte> target) const;
 
-  std::string path;
-  Descriptor descriptor;
-  void* mapping = nullptr;
-  std::uint64_t size = 0, data_begin = 0;
+  FileReader file;
+  std::uint64_t data_begin = 0;
   std::vector<StoredTensor> tensors;
   std::unordered_map<std::string_view, std::size_t> index_of;  // name -> index in tensors
   std::map<std::string, std::string> metadata;
 };
 
-void SafetensorsFile::Impl::map() {
-  struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) fail("{}: cannot be read: {}", path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail("{}: is no regular file", path);
-  size = static_cast<std::uint64_t>(status.st_size);
-  if (size < kLengthBytes) fail("{}: has {} bytes; expected a header length of 8 bytes and more", path, size);
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, descriptor.get(), 0);
-  if (address == MAP_FAILED) fail("{}: its {} bytes cannot be mapped: {}", path, size, std::strerror(errno));
-  mapping = address;
-}
-
 void SafetensorsFile::Impl::parse_header() {
+  const std::string& path = file.path();
+  const std::uint64_t size = file.size();
+  if (size < kLengthBytes) fail("{}: has {} bytes; expected a header length of 8 bytes and more", path, size);
   std::array<std::byte, kLengthBytes> raw{};
-  read_at(0, raw);
+  file.read(0, raw);
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < raw.size(); ++i) length |= std::to_integer<std::uint64_t>(raw[i]) << (8 * i);
   if (length > size - kLengthBytes) {
@@ -165,7 +131,7 @@ void SafetensorsFile::Impl::parse_header() {
     fail("{}: its header length is {}; expected at most {}", path, length, kMaxHeaderBytes);
   }
   std::string text(length, '\0');
-  read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
+  file.read(kLengthBytes, std::span<char>(text));
   if (!text.starts_with('{')) fail("{}: its header is not a JSON object", path);
   const Json header = parse_json(text, path + ": header", kHeaderDepth);
 
@@ -186,27 +152,7 @@ void SafetensorsFile::Impl::parse_header() {
   for (std::size_t i = 0; i < tensors.size(); ++i) index_of.emplace(tensors[i].name, i);
 }
 
-void SafetensorsFile::Impl::check_size() const {
-  struct stat status {};
-  if (::fstat(descriptor.get(), &status) != 0) fail("{}: cannot be read: {}", path, std::strerror(errno));
-  if (static_cast<std::uint64_t>(status.st_size) < size) {
-    fail("{}: has shrunk from {} to {} bytes since it was opened", path, size, status.st_size);
-  }
-}
-
-void SafetensorsFile::Impl::read_at(std::uint64_t offset, std::span<std::byte> target) const {
-  while (!target.empty()) {
-    const ssize_t count = ::pread(descriptor.get(), target.data(), target.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail("{}: cannot be read at byte {}: {}", path, offset, std::strerror(errno));
-    if (count == 0) fail("{}: has shrunk below {} bytes since it was opened", path, offset + target.size());
-    offset += static_cast<std::uint64_t>(count);
-    target = target.subspan(static_cast<std::size_t>(count));
-  }
-}
-
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path.string())) {
-  impl_->map();
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {
   impl_->parse_header();
 }
 
@@ -221,17 +167,10 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
   return found == impl_->index_of.end() ? nullptr : &impl_->tensors[found->second];
 }
 
-std::span<const std::byte> SafetensorsFile::bytes(const StoredTensor& tensor) const {
-  impl_->check_size();
-  HEDDLE_CHECK(tensor.begin <= tensor.end && tensor.end <= impl_->size - impl_->data_begin);
-  const auto* data = static_cast<const std::byte*>(impl_->mapping) + impl_->data_begin;
-  return {data + tensor.begin, data + tensor.end};
-}
-
 void SafetensorsFile::read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const {
-  HEDDLE_CHECK(tensor.begin <= tensor.end && tensor.end <= impl_->size - impl_->data_begin);
+  HEDDLE_CHECK(tensor.begin <= tensor.end && tensor.end <= impl_->file.size() - impl_->data_begin);
   HEDDLE_CHECK(offset <= tensor.end - tensor.begin && target.size() <= tensor.end - tensor.begin - offset);
-  impl_->read_at(impl_->data_begin + tensor.begin + offset, target);
+  impl_->file.read(impl_->data_begin + tensor.begin + offset, target);
 }
 
 const std::map<std::string, std::string>& SafetensorsFile::metadata() const { return impl_->metadata; }

@@ -21,11 +21,13 @@ struct StoredTensor {
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0, end = 0;  // offsets in the data section
   std::string file;                  // path, for messages
+
+  std::uint64_t bytes() const { return end - begin; }
 };
 
-/// A safetensors file, memory-mapped. Everything the header says is checked when the file is opened, before any tensor
-/// is read: header length, JSON (duplicate keys), types, shapes that overflow, ranges that overlap, leave gaps or leave
-/// the file. https://github.com/huggingface/safetensors#format
+/// A safetensors file, open for reading. Everything the header says is checked when the file is opened, before any
+/// tensor is read: header length, JSON (duplicate keys), types, shapes that overflow, ranges that overlap, leave gaps
+/// or leave the file. https://github.com/huggingface/safetensors#format
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -35,11 +37,8 @@ class SafetensorsFile {
 
   std::span<const StoredTensor> tensors() const;  // in the order of their bytes
   const StoredTensor* find(std::string_view name) const;
-  /// The mapped bytes, not aligned to the element size if the file's header is not; valid while the object lives.
-  /// Throws Error if the file has shrunk since it was opened. If it shrinks later, while the bytes are used, the
-  /// process gets SIGBUS: where that must not happen, use read().
-  std::span<const std::byte> bytes(const StoredTensor& tensor) const;
-  /// Copies the tensor's bytes from `offset` on into `target`. Throws Error if the file is too short by then.
+  /// Copies the tensor's bytes from `offset` on into `target`. Throws Error if the file has shrunk below them since it
+  /// was opened. May be called from many threads at once.
   void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
   const std::map<std::string, std::string>& metadata() const;
 
@@ -56,7 +55,6 @@ class WeightFolder {
   std::vector<const StoredTensor*> tensors() const;  // shard by shard, each in the order of their bytes
   const StoredTensor* find(const std::string& name) const;
   /// As SafetensorsFile's.
-  std::span<const std::byte> bytes(const StoredTensor& tensor) const;
   void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
   /// {tensor: file name} when sharded, else empty: the layout that an export keeps.
   const std::map<std::string, std::string>& weight_map() const { return weight_map_; }
@@ -95,5 +93,10 @@ class SafetensorsWriter {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// What such a file begins with, for those who write its data by themselves (several ranks at once): the length and
+/// the header, checked as SafetensorsWriter's. The tensors' `data_bytes` lie behind it, in the order of the entries.
+std::string safetensors_header(const std::string& path, const std::vector<SafetensorsWriter::Entry>& entries,
+                               const std::map<std::string, std::string>& metadata, std::uint64_t& data_bytes);
 
 }  // namespace heddle

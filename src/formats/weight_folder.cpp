@@ -116,10 +116,6 @@ const SafetensorsFile& WeightFolder::file_with(const StoredTensor& tensor) const
   return files_[found->second];
 }
 
-std::span<const std::byte> WeightFolder::bytes(const StoredTensor& tensor) const {
-  return file_with(tensor).bytes(tensor);
-}
-
 void WeightFolder::read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const {
   file_with(tensor).read(tensor, offset, target);
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "monitor/append_file.h"
+#include "formats/append_file.h"
 
 namespace heddle {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "monitor/append_file.h"
+#include "formats/append_file.h"
 
 namespace heddle {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/text.h"
-#include "monitor/append_file.h"
+#include "formats/open_file.h"
 
 namespace heddle {
 namespace {

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <fstream>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -207,6 +210,62 @@ TEST_F(DatasetTest, FilesThatCannotBeReadAreRefused) {
   std::filesystem::create_directory(folder_ / "folder.jsonl");
   options_.files = {{(folder_ / "folder.jsonl").string(), 1.0}};
   EXPECT_THROW(Dataset::load(options_, &tokenizer_), Error);
+}
+
+/// Does something to the data file once its first text is encoded.
+class DisturbingTokenizer : public LetterTokenizer {
+ public:
+  std::function<void()> disturb;
+  std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const override {
+    if (text != "a" && !is_done.exchange(true)) disturb();  // "a" is the probe for special tokens
+    return LetterTokenizer::encode(text.substr(0, 10), add_special_tokens);
+  }
+  mutable std::atomic<bool> is_done = false;
+};
+
+TEST_F(DatasetTest, AFileThatChangesWhileItIsReadIsAnError) {
+  std::string rows;
+  while (rows.size() < (std::size_t{10} << 20)) rows += "{\"text\": \"" + std::string(2000, 'b') + "\"}\n";
+  const auto error = [&](const std::string& name, std::string_view content, auto&& change) -> std::string {
+    for (const bool with_cache : {false, true}) {
+      options_.cache_folder = with_cache ? folder_ / "cache" : std::filesystem::path();
+      options_.files = {{write(name, content), 1.0}};
+      DisturbingTokenizer tokenizer;
+      tokenizer.disturb = [&] { change(folder_ / name); };
+      try {
+        Dataset::load(options_, &tokenizer);
+        return "no error";
+      } catch (const Error& e) {
+        if (with_cache) return e.what();
+      }
+    }
+    return "";
+  };
+  const auto shrink = [](const auto& path) { std::filesystem::resize_file(path, 5000); };
+  const auto append = [](const auto& path) { std::ofstream(path, std::ios::app) << "{}\n"; };
+  const std::string from = fmt::format("from {} to ", rows.size());
+  EXPECT_THAT(error("rows.jsonl", rows, shrink), AllOf(HasSubstr("rows.jsonl: has shrunk " + from + "5000 bytes")));
+  EXPECT_THAT(error("text.txt", rows, shrink), HasSubstr("text.txt: has changed " + from + "5000 bytes"));
+  EXPECT_THAT(error("rows.jsonl", rows, append), HasSubstr("rows.jsonl: has changed " + from));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "cache"), {}), 0);
+}
+
+TEST_F(DatasetTest, AFileLongerThanAWindowKeepsItsRowsAndLines) {
+  std::string content;
+  std::int64_t rows = 0;
+  for (; content.size() < (std::size_t{18} << 20); ++rows) {
+    content += "{\"text\": \"" + std::string(static_cast<std::size_t>(1 + rows % 700), 'a') + "\"}\n\n";
+  }
+  content +=
+      "{\"text\": \"" + std::string(std::size_t{9} << 20, 'b') + "c\"}\n{\"text\": \"xyz\"}";  // longer than a window
+  options_.max_length = std::int64_t{1} << 24;
+  const Dataset data = load(content);
+  ASSERT_EQ(data.num_examples(), rows + 2);
+  EXPECT_EQ(data.example(700).input_ids.size(), 2u);
+  EXPECT_EQ(data.example(699).input_ids.size(), 701u);
+  EXPECT_EQ(data.example(rows).input_ids.size(), (std::size_t{9} << 20) + 2);
+  EXPECT_THAT(data.example(rows + 1).input_ids, ElementsAre(24, 25, 26, kEos));
+  EXPECT_THAT(data.source(rows + 1), testing::EndsWith(fmt::format(":{}", 2 * rows + 2)));
 }
 
 TEST_F(DatasetTest, RowsWithoutATargetAreDroppedInAWarningThatNamesThem) {

@@ -150,6 +150,50 @@ TEST(RowRecords, ElementsOfAnArrayWithTheirLines) {
   }
 }
 
+/// Records of a file that comes in windows as short as can be.
+std::vector<std::string> records_in_windows(const std::string& content, DataFormat format, std::size_t step) {
+  std::vector<std::string> found;
+  RecordReader reader(format);
+  std::string window;
+  std::size_t at = 0;
+  try {
+    for (;;) {
+      Record record;
+      while (reader.next(record)) found.push_back(std::to_string(record.line) + ":" + std::string(record.text));
+      if (at == content.size() && at > 0) break;
+      window.erase(0, reader.used());
+      window += content.substr(at, step);
+      at = std::min(at + step, content.size());
+      reader.feed(window, at == content.size());
+    }
+  } catch (const RowError& error) {
+    found.push_back(std::to_string(error.line()) + "! " + error.what());
+  }
+  return found;
+}
+
+TEST(RowRecords, AreTheSameHoweverTheFileIsCutIntoWindows) {
+  const std::vector<std::pair<DataFormat, std::string>> files = {
+      {DataFormat::json_lines, "\xEF\xBB\xBF{\"a\": 1}\n\n  \r\n{\"b\": 2}\r\nlast"},
+      {DataFormat::json_lines, "{}\n"},
+      {DataFormat::json, "\xEF\xBB\xBF \n[ {\"a\": \"x,]\\\"\"},\n\n {\"b\": [1,\n2]} \n]\n "},
+      {DataFormat::json, " [ ] "},
+      {DataFormat::json, "[1, 2] x"},
+      {DataFormat::json, "[1,\n2"},
+      {DataFormat::json, "[1,\n\"2\\"},
+      {DataFormat::json, "\n {\"a\":\n 1}\n"},
+      {DataFormat::json, "\n 5"},
+      {DataFormat::json, " \n "},
+  };
+  for (const auto& [format, content] : files) {
+    const auto whole = records_in_windows(content, format, content.size());
+    EXPECT_FALSE(whole.empty() && content.find_first_not_of(" \n[]") != std::string::npos) << content;
+    for (std::size_t step = 1; step < content.size(); ++step) {
+      EXPECT_EQ(records_in_windows(content, format, step), whole) << content << " by " << step;
+    }
+  }
+}
+
 TEST(RowRecords, Utf8ByTheStandardsTable) {
   for (const char* good : {"", "a", "\xC2\x80", "\xDF\xBF", "\xE0\xA0\x80", "\xED\x9F\xBF", "\xEE\x80\x80",
                            "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF"}) {

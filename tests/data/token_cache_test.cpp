@@ -1,9 +1,13 @@
 #include "data/token_cache.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +42,18 @@ class TokenCacheTest : public DataFolder {
   }
   /// What the tokenizer was asked to encode, the one probe for special tokens (two texts) not counted.
   int texts_encoded() { return tokenizer_.texts_encoded.exchange(0) - 2; }
+  static std::vector<std::int32_t> ids_of(const TokenTable& table, std::int64_t index) {
+    const TokenRow row = table.row(index);
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(row.length));
+    table.read_ids(row, 0, ids);
+    return ids;
+  }
+  static std::vector<std::int32_t> labels_of(const TokenTable& table, std::int64_t index) {
+    const TokenRow row = table.row(index);
+    std::vector<std::int32_t> labels(static_cast<std::size_t>(row.length));
+    table.read_labels(row, 0, labels);
+    return labels;
+  }
   static void fill(TokenTableWriter& writer) {
     writer.append(RowKind::text, 1, std::vector<std::int32_t>{1, 2, 3}, {});
     writer.append(RowKind::ids, 4, std::vector<std::int32_t>{4, 5}, std::vector<std::int32_t>{-100, 5});
@@ -47,15 +63,14 @@ class TokenCacheTest : public DataFolder {
     writer.notes().ignored_fields.push_back("id");
   }
   static void expect_filled(const TokenTable& table) {
-    ASSERT_EQ(table.rows().size(), 3u);
-    const auto& rows = table.rows();
-    EXPECT_THAT(table.ids(rows[0]), ElementsAre(1, 2, 3));
-    EXPECT_THAT(table.labels(rows[0]), ElementsAre(1, 2, 3));
-    EXPECT_THAT(table.labels(rows[1]), ElementsAre(-100, 5));
-    EXPECT_THAT(table.ids(rows[2]), ElementsAre(7, 8));
-    EXPECT_EQ(rows[1].targets, 1);
-    EXPECT_EQ(rows[2].stream_start, 2);
-    EXPECT_EQ(rows[2].line, 6);
+    ASSERT_EQ(table.num_rows(), 3);
+    EXPECT_THAT(ids_of(table, 0), ElementsAre(1, 2, 3));
+    EXPECT_THAT(labels_of(table, 0), ElementsAre(1, 2, 3));
+    EXPECT_THAT(labels_of(table, 1), ElementsAre(-100, 5));
+    EXPECT_THAT(ids_of(table, 2), ElementsAre(7, 8));
+    EXPECT_EQ(table.row(1).targets, 1);
+    EXPECT_EQ(table.row(2).stream_start, 2);
+    EXPECT_EQ(table.row(2).line, 6);
     EXPECT_EQ(table.stream_length(), 3);
     EXPECT_THAT(table.notes().rows_without_targets, ElementsAre(5));
     EXPECT_THAT(table.notes().ignored_fields, ElementsAre("id"));
@@ -85,12 +100,88 @@ TEST_F(TokenCacheTest, ManyRowsPassThroughTheDiskInPieces) {
     writer.append(RowKind::ids, row + 1, ids, labels);
   }
   const TokenTable table = writer.finish();
-  ASSERT_EQ(table.rows().size(), 3000u);
+  ASSERT_EQ(table.num_rows(), 3000);
   for (int row = 0; row < 3000; ++row) {
-    const TokenRow& at = table.rows()[static_cast<std::size_t>(row)];
-    ASSERT_EQ(table.ids(at)[999], row * 7 + 999);
-    ASSERT_EQ(table.labels(at)[0], row * 3);
+    ASSERT_EQ(ids_of(table, row)[999], row * 7 + 999);
+    ASSERT_EQ(labels_of(table, row)[0], row * 3);
   }
+}
+
+TEST_F(TokenCacheTest, ATextInPiecesIsOneRow) {
+  for (const bool on_disk : {false, true}) {
+    std::optional<TokenTableWriter> writer;
+    on_disk ? writer.emplace(folder_ / "t.tokens", kKey) : writer.emplace();
+    writer->append_ids(std::vector<std::int32_t>{9, 9});  // never ended: belongs to no row
+    writer->append(RowKind::ids, 1, std::vector<std::int32_t>{1, 2}, {});
+    writer->append_ids(std::vector<std::int32_t>{3, 4});
+    writer->append_ids(std::vector<std::int32_t>{5});
+    writer->end_text(2);
+    writer->append_ids(std::vector<std::int32_t>{6});
+    writer->end_text(3);
+    const TokenTable table = writer->finish();
+    ASSERT_EQ(table.num_rows(), 2);
+    EXPECT_THAT(ids_of(table, 0), ElementsAre(1, 2));
+    EXPECT_THAT(ids_of(table, 1), ElementsAre(3, 4, 5));
+    EXPECT_EQ(table.row(1).targets, 2);
+    EXPECT_EQ(table.stream_length(), 2);
+    EXPECT_THAT(table.notes().rows_without_targets, ElementsAre(3));
+  }
+}
+
+TEST_F(TokenCacheTest, ThePlaceOfAPositionInTheStreamIsFoundAmongRowsOfOtherKinds) {
+  TokenTableWriter writer;
+  std::vector<std::int64_t> row_at;  // of each position
+  for (int row = 0; row < 500; ++row) {
+    const int length = 2 + row % 5;
+    const RowKind kind = row % 3 == 1 ? RowKind::ids : RowKind::text;
+    writer.append(kind, row + 1, std::vector<std::int32_t>(static_cast<std::size_t>(length), 1), {});
+    if (kind == RowKind::text) row_at.insert(row_at.end(), static_cast<std::size_t>(length - 1), row);
+  }
+  const TokenTable table = writer.finish();
+  ASSERT_EQ(table.stream_length(), static_cast<std::int64_t>(row_at.size()));
+  for (std::size_t position = 0; position < row_at.size(); ++position) {
+    std::int64_t row = table.find_stream_row(static_cast<std::int64_t>(position));
+    while (table.row(row).kind != RowKind::text) ++row;
+    ASSERT_EQ(row, row_at[position]) << position;
+  }
+}
+
+TEST_F(TokenCacheTest, ACacheThatShrinksWhileItIsReadIsAnError) {
+  TokenTableWriter writer(folder_ / "t.tokens", kKey);
+  writer.append(RowKind::text, 1, std::vector<std::int32_t>(100000, 7), {});
+  const TokenTable table = writer.finish();
+  EXPECT_EQ(ids_of(table, 0)[99999], 7);
+  std::filesystem::resize_file(folder_ / "t.tokens", 4096);
+  try {
+    ids_of(table, 0);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("t.tokens: has shrunk from "), HasSubstr(" to 4096 bytes")));
+  }
+}
+
+TEST_F(TokenCacheTest, WhatAKilledWriterLeftIsRemovedAndALivingOnesIsNot) {
+  const std::string content = "{\"text\": \"ab\"}\n";
+  std::filesystem::create_directories(options_.cache_folder);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    TokenTableWriter writer(options_.cache_folder / "killed.tokens", kKey);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  ASSERT_EQ(cache_files().size(), 1u);
+  TokenTableWriter living(options_.cache_folder / "living.tokens", kKey);
+  ASSERT_EQ(cache_files().size(), 2u);
+  load(content);
+  std::vector<std::string> names;
+  for (const auto& file : cache_files()) names.push_back(file.filename().string());
+  EXPECT_THAT(names,
+              testing::UnorderedElementsAre(testing::StartsWith("living.tokens."), testing::EndsWith(".tokens")));
+  fill(living);
+  living.finish();
+  EXPECT_TRUE(std::filesystem::exists(options_.cache_folder / "living.tokens"));
 }
 
 TEST_F(TokenCacheTest, AnyDamagedByteIsNoticed) {

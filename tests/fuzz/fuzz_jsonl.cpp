@@ -2,6 +2,7 @@
 // the general JSON parser reads it. The first byte chooses format and options. Run with -close_fd_mask=2: warnings.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -65,6 +66,37 @@ void compare_with_parse_json(const Record& record) {
   if (row->labels) require(value.at("labels").get<std::vector<std::int32_t>>() == *row->labels);
 }
 
+/// The records of a file are the same whole and in windows that grow by `step` bytes.
+void compare_windows(std::string_view content, DataFormat format, std::size_t step) {
+  std::vector<std::string> whole, cut;
+  const auto take = [](RecordReader& reader, std::vector<std::string>& records) {
+    for (Record record; reader.next(record);)
+      records.push_back(std::to_string(record.line) + " " + std::string(record.text));
+  };
+  const auto note = [](const RowError& error, std::vector<std::string>& records) {
+    records.push_back(std::to_string(error.line()) + "! " + error.what());
+  };
+  try {
+    RecordReader reader(content, format);
+    take(reader, whole);
+  } catch (const RowError& error) {
+    note(error, whole);
+  }
+  try {
+    RecordReader reader(format);
+    std::size_t begin = 0, end = 0;
+    while (end < content.size()) {
+      end = std::min(end + step, content.size());
+      reader.feed(content.substr(begin, end - begin), end == content.size());
+      take(reader, cut);
+      begin += reader.used();
+    }
+  } catch (const RowError& error) {
+    note(error, cut);
+  }
+  require(whole == cut);
+}
+
 void check_rows(const Dataset& data, const DatasetOptions& options) {
   std::int64_t targets = 0, expected_targets = 0;
   for (std::int64_t i = 0; i < data.num_examples(); ++i) {
@@ -109,6 +141,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     for (Record record; reader.next(record);) compare_with_parse_json(record);
   } catch (const RowError&) {
   }
+
+  if (content.size() < 4096) compare_windows(content, data_format(name), 1 + choice % 13);
 
   DatasetOptions options;
   options.files = {{kFolder + name, 1.0}};

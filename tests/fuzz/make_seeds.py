@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes seed corpora and dictionaries for the fuzzers of JSON, safetensors, model configs and tokenizers.
+"""Writes seed corpora and dictionaries for the fuzzers of JSON, JSON Lines, safetensors, model configs, run files, tokenizers and SentencePiece files.
 
 Usage: make_seeds.py FOLDER; then fuzz_NAME FOLDER/NAME -dict=FOLDER/NAME.dict
 """
 import json
 import os
+import re
 import struct
 import sys
 
@@ -73,12 +74,36 @@ def safetensors_seeds():
         ({"a": entry("U8", [0], 0, 0), "b": entry("I64", [], 0, 8), "c": entry("BOOL", [3, 1], 8, 11)}, 11),
         ({"x": entry("F8_E4M3", [4], 4, 8), "y": entry("F8_E5M2", [4], 0, 4)}, 8),
         ({"w": entry("F32", [2 ** 33, 2 ** 33, 4], 0, 16)}, 16),
+        ({"p": entry("F4", [4, 2], 0, 4), "q": entry("F6_E2M3", [4], 4, 7), "r": entry("F8_E8M0", [2], 7, 9), "s": entry("C64", [1], 9, 17)}, 17),
     )
     for header, size in headers:
         text = json.dumps(header).encode()
         yield b"\0" + struct.pack("<Q", len(text)) + text + bytes(size)
         yield b"\1" + text + bytes(size)
 
+
+def jsonl_seeds():
+    """After a first byte that chooses: & 3 = 0 a JSON file, 1 plain text, else JSON Lines; & 4 packing is set, & 8 to true; & 16 bad rows are skipped."""
+    rows = ['{"text": "ab\\u00e9\\n"}', '{"input_ids": [1, 2, 3]}', '{"input_ids": [5, 6, 7], "labels": [-100, 6, 7], "id": {"a": [1, null]}}',
+            '{"text": 5}', '{"input_ids": [1, 2.5]}', '{"messages": []}', '{"text": "a", "text": "b"}', "", " ", "[1]", "{"]
+    for choice in (2, 2 + 4, 2 + 4 + 8 + 16 + 64):
+        yield bytes([choice]) + "\n".join(rows[:3]).encode()
+        yield bytes([choice + 16]) + "\r\n".join(rows).encode()
+    for choice in (0, 12, 16 + 32):
+        yield bytes([choice]) + ("\ufeff [" + ",\n".join(rows[:3]) + "\n]\n").encode()
+        yield bytes([choice]) + rows[0].encode()
+    yield b"\x01plain text\n\xc3\xa9 of two lines"
+    yield b"\x11broken \xc3( text"
+
+
+RUN_FILES = (
+    "model_name_or_path: m\ntrain_file: [a.jsonl, {path: b.jsonl, weight: 1}]\nmax_steps: 10\nbf16: true\noutput_dir: out\n",
+    "config_name: config.json\ntrain_file: a.txt\nnum_train_epochs: 2\nlearning_rate: 3e-4\nlr_scheduler_type: cosine_with_min_lr\n"
+    "lr_scheduler_kwargs: {min_lr: 1.0e-5}\nwarmup_ratio: 0.1\nfp16: true\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n",
+    '{"config_name": "c.json", "train_file": "a", "max_steps": 3, "deepspeed": {"train_batch_size": "auto", "zero_optimization": {"stage": 1},'
+    ' "fp16": {"enabled": true, "initial_scale_power": 8}, "optimizer": {"type": "Adam", "params": {"lr": 1e-3, "betas": [0.9, 0.95]}}}}',
+    "-learning_rate\0001e-3", "-lr_scheduler_kwargs.min_lr\0000", "a: &x [1, *x]\n? b\n: !!str c\n",
+)
 
 MODELS = (
     {"type": "BPE", "vocab": {"a": 0, "b": 1, "bb": 2, "<unk>": 3}, "merges": ["b b"], "unk_token": "<unk>", "fuse_unk": True},
@@ -112,6 +137,48 @@ def tokenizer_seeds():
             yield json.dumps({"version": "1.0", "added_tokens": [], "model": model, **steps})
 
 
+def varint(value):
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def wire(number, value):
+    """A field of a protobuf message: bytes, a float (32 bits) or a whole number."""
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    return varint(number << 3) + varint(value)
+
+
+def charsmap():
+    """A double array trie that replaces "b" by "a ", as SentencePiece lays it out: size, units, replacements."""
+    units = [0] * 512
+    units[0] = 256 << 10
+    node = 256 ^ ord("b")
+    units[node] = (node ^ 300) << 10 | 1 << 8 | ord("b")
+    units[300] = 1 << 31
+    return struct.pack("<I", 4 * len(units)) + struct.pack("<%dI" % len(units), *units) + b"a \0"
+
+
+def sentencepiece_seeds():
+    normal, unknown, control, user_defined, unused, byte = 1, 2, 3, 4, 5, 6
+    texts = [("<unk>", 0.0, unknown), ("<s>", 0.0, control), ("</s>", 0.0, control), ("\u2581", -1.0, normal), ("a", -2.0, normal), ("b", -2.0, normal), ("\u2581a", -1.5, normal),
+             ("ab", -1.5, unused), ("bb", -1.25, normal), ("abb", -1.25, normal), ("\u00e9l", -3.0, user_defined)]
+    pieces = b"".join(wire(1, wire(1, t.encode()) + wire(2, s) + wire(3, k)) for t, s, k in texts)
+    bytes_too = pieces + b"".join(wire(1, wire(1, b"<0x%02X>" % i) + wire(2, 0.0) + wire(3, byte)) for i in range(256))
+    for algorithm in (1, 2):
+        for flags in ((0, 0, 1), (1, 1, 1), (1, 1, 0)):
+            normalizer = b"".join(wire(number, flag) for number, flag in zip((3, 4, 5), flags))
+            yield pieces + wire(2, wire(3, algorithm)) + wire(3, normalizer)
+            yield pieces + wire(2, wire(3, algorithm) + wire(24, 1)) + wire(3, normalizer + wire(2, charsmap())) + wire(5, wire(2, charsmap()))
+            yield bytes_too + wire(2, wire(3, algorithm) + wire(35, 1) + wire(44, b"?")) + wire(3, normalizer)
+    yield b"AA== 0\nAQ== 1\n"
+
+
 def strings_of(value):
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -130,11 +197,15 @@ def main():
     dictionaries = {
         "json": ["NaN", "-Infinity", "null", "true", "false", "1e999", "\\ud800"],
         "safetensors": ["dtype", "shape", "data_offsets", "__metadata__", "F32", "BF16", "F8_E4M3", "BOOL", "U8"],
+        "jsonl": ["text", "input_ids", "labels", "-100", "messages", "null", "true", "1e3", "\\ud800"],
         "model_config": words,
+        "run_file": sorted({word for text in RUN_FILES for word in re.findall(r"[A-Za-z_]+", text)}),
         "tokenizer": sorted({*strings_of(MODELS), *strings_of(STEPS)} - {"", " "}),
+        "sentencepiece": ["<unk>", "<s>", "<0x41>", "ab", "bb"],
     }
     corpora = {"json": json_seeds(), "safetensors": safetensors_seeds(), "model_config": model_config_seeds(),
-               "tokenizer": tokenizer_seeds()}
+               "tokenizer": tokenizer_seeds(), "jsonl": jsonl_seeds(), "run_file": RUN_FILES,
+               "sentencepiece": sentencepiece_seeds()}
     for name, seeds in corpora.items():
         os.makedirs(os.path.join(folder, name), exist_ok=True)
         for i, seed in enumerate(seeds):

@@ -53,21 +53,56 @@ void AddedTokens::Set::add(std::string_view text, std::int32_t id) {
   is_empty = false;
 }
 
-AddedTokens::AddedTokens(const JsonEntry& list, const Vocabulary& model, const Normalizer* normalizer)
+std::string AddedTokenLists::text() const {
+  std::string text;
+  for (const auto* list : {&added, &ends, &special, &more_special}) {
+    for (const AddedToken& token : *list) {
+      text += fmt::format("{}={}{}{}{}{}{},", token.id, Json(token.content).dump(), token.single_word ? "w" : "",
+                          token.lstrip ? "l" : "", token.rstrip ? "r" : "", token.normalized ? "n" : "",
+                          token.special ? "s" : "");
+    }
+    text += ";";
+  }
+  return text;
+}
+
+AddedTokens::AddedTokens(const std::optional<JsonEntry>& list, const AddedTokenLists& lists, const Vocabulary& model,
+                         const Normalizer* normalizer)
     : next_id_(model.size()) {
-  for (const JsonEntry& entry : list.elements()) add(read_token(entry), entry, model, normalizer);
+  for (const JsonEntry& entry : list ? list->elements() : std::vector<JsonEntry>{}) {
+    AddedToken token = read_token(entry);
+    check_id(token, entry, model);
+    add(std::move(token), model);
+  }
+  for (const AddedToken& token : lists.added) add(token, model);
+  for (const AddedToken& token : lists.ends) {
+    if (find_id(token.content) != none || model.find(token.content) != none) make_special(token, model);
+  }
+  for (const AddedToken& token : lists.special) make_special(token, model);
+  for (const AddedToken& token : lists.more_special) {
+    if (find_id(token.content) == none) make_special(token, model);
+  }
   for (const auto& [id, token] : tokens_) {
-    const std::string& form = forms_.at(id);
-    if (form.empty()) fail("{}: the normalizer leaves nothing of {}", list.where(), Json(token.content).dump());
+    std::string& form = forms_[id];
+    form = token.normalized && normalizer != nullptr ? normalizer->apply(token.content) : token.content;
+    if (form.empty()) {
+      fail("{}: the normalizer leaves nothing of {}", list ? list->where() : "added tokens",
+           Json(token.content).dump());
+    }
     (token.normalized ? normalized_ : raw_).add(form, id);
   }
 }
 
-void AddedTokens::add(AddedToken token, const JsonEntry& entry, const Vocabulary& model, const Normalizer* normalizer) {
-  if (token.content.empty()) return;  // as the reference does
-  std::int32_t id = find_id(token.content);
-  if (id == none) id = model.find(token.content);
-  if (id == none) id = next_id_++;
+/// That of the token as it is known already, or else the next free one.
+std::int32_t AddedTokens::id_for(const std::string& content, const Vocabulary& model) const {
+  std::int32_t id = find_id(content);
+  if (id == none) id = model.find(content);
+  return id == none ? next_id_ : id;
+}
+
+void AddedTokens::check_id(const AddedToken& token, const JsonEntry& entry, const Vocabulary& model) const {
+  if (token.content.empty()) return;
+  const std::int32_t id = id_for(token.content, model);
   if (id != token.id) {
     fail("{}: {} has id {}; by the vocabulary and the tokens before it its id is {}", entry.where(),
          Json(token.content).dump(), token.id, id);
@@ -76,11 +111,23 @@ void AddedTokens::add(AddedToken token, const JsonEntry& entry, const Vocabulary
     fail("{}: {} has id {}, which model.vocab gives to {}", entry.where(), Json(token.content).dump(), id,
          Json(std::string(model.token(id))).dump());
   }
-  forms_[id] = token.normalized && normalizer != nullptr ? normalizer->apply(token.content) : token.content;
+}
+
+void AddedTokens::add(AddedToken token, const Vocabulary& model) {
+  if (token.content.empty()) return;  // as the reference does
+  const std::int32_t id = token.id = id_for(token.content, model);
+  if (find_id(token.content) == none && model.find(token.content) == none) ++next_id_;
   ids_[token.content] = id;
   if (token.special) special_.insert(token.content);
   end_ = std::max(end_, id + 1);
   tokens_[id] = std::move(token);
+}
+
+void AddedTokens::make_special(const AddedToken& token, const Vocabulary& model) {
+  const AddedToken* known = by_id(find_id(token.content));
+  AddedToken changed = known == nullptr ? token : *known;
+  changed.special = true;
+  add(std::move(changed), model);
 }
 
 const AddedToken* AddedTokens::by_id(std::int32_t id) const {

@@ -27,6 +27,17 @@ struct AddedToken {
   bool special = false;     ///< left out by decode(skip_special_tokens)
 };
 
+/// Tokens that the files beside a tokenizer add to its own; ids are set in `added` alone.
+struct AddedTokenLists {
+  std::vector<AddedToken> added;         ///< added_tokens_decoder or added_tokens.json, in order of ids
+  std::vector<AddedToken> ends;          ///< bos_token and eos_token
+  std::vector<AddedToken> special;       ///< unk_token, sep_token, pad_token, cls_token, mask_token
+  std::vector<AddedToken> more_special;  ///< additional_special_tokens
+
+  /// All of it in one text, for digests.
+  std::string text() const;
+};
+
 /// A part of a text: an added token, or what lies between.
 struct AddedSpan {
   std::size_t begin, end;
@@ -40,7 +51,11 @@ class AddedTokens {
   AddedTokens() = default;
   /// `list` is added_tokens of tokenizer.json. Ids must be those that Hugging Face's library would give: that of the
   /// model's token of the same text, or else the next free one.
-  AddedTokens(const JsonEntry& list, const Vocabulary& model, const Normalizer* normalizer);
+  /// Those of `lists` come after, as transformers' AutoTokenizer adds them: one that is there takes the new flags
+  /// (`added`) or becomes special (`ends`, `special`) and stays special; a new one has the next free id, whatever the
+  /// list says. New ones among `ends` are left out, for the caller to refuse.
+  AddedTokens(const std::optional<JsonEntry>& list, const AddedTokenLists& lists, const Vocabulary& model,
+              const Normalizer* normalizer);
 
   /// Cuts a text at the tokens that are looked for as they are written.
   std::vector<AddedSpan> find_raw(std::string_view text) const { return find(text, raw_); }
@@ -64,7 +79,10 @@ class AddedTokens {
     void add(std::string_view text, std::int32_t id);
   };
 
-  void add(AddedToken token, const JsonEntry& entry, const Vocabulary& model, const Normalizer* normalizer);
+  void check_id(const AddedToken& token, const JsonEntry& entry, const Vocabulary& model) const;
+  std::int32_t id_for(const std::string& content, const Vocabulary& model) const;
+  void add(AddedToken token, const Vocabulary& model);
+  void make_special(const AddedToken& token, const Vocabulary& model);
   std::vector<AddedSpan> find(std::string_view text, const Set& set) const;
 
   std::unordered_map<std::int32_t, AddedToken> tokens_;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "data/tokenizer/byte_level.h"
+#include "data/tokenizer/merging.h"
 #include "data/tokenizer/unicode.h"
 
 namespace heddle {
@@ -17,12 +18,6 @@ constexpr std::size_t longest_uncut_word = 24;
 constexpr char32_t dense_characters = 0x3000;
 
 std::string show(std::string_view text) { return Json(std::string(text)).dump(); }
-
-void add_symbol(std::vector<Symbol>& symbols, std::int32_t id) {
-  const auto position = static_cast<std::int32_t>(symbols.size());
-  if (!symbols.empty()) symbols.back().next = position;
-  symbols.push_back({id, position - 1, -1, true});
-}
 
 Bpe::MergeList read_merges(const JsonEntry& entry) {
   const Json& list = entry.value();
@@ -129,6 +124,16 @@ void Bpe::find_joined_characters(const std::vector<std::int32_t>& merged) {
 
 std::int32_t Bpe::find_character(char32_t code, std::string_view text) const {
   return code < dense_characters ? characters_[code] : vocabulary().find(text);
+}
+
+bool Bpe::are_apart(char32_t left, char32_t right) const {
+  const auto is_known = [this](char32_t code) {
+    std::string text;
+    unicode::append(text, code);
+    return find_character(code, text) != Vocabulary::none;
+  };
+  return is_plain_ && !options_.ignore_merges && is_known(left) && is_known(right) &&
+         joined_.find(static_cast<std::int32_t>(left), static_cast<std::int32_t>(right)) == nullptr;
 }
 
 void Bpe::tokenize(std::string_view word, WordCache& cache, std::vector<std::int32_t>& ids) const {
@@ -255,46 +260,8 @@ void Bpe::add_symbols(std::string_view word, std::vector<Symbol>& symbols) const
   if (unknown_waits) add_symbol(symbols, unk_id_);
 }
 
-/// A queue of possible merges by rank, then position. An entry is out of date when the pair at its position would
-/// become another token by now; one that would become the same token by another merge counts, as in the reference.
 void Bpe::merge_symbols(WordCache& cache) const {
-  std::vector<Symbol>& symbols = cache.symbols;
-  std::vector<WordCache::Merge>& queue = cache.queue;
-  const auto comes_later = [](const WordCache::Merge& a, const WordCache::Merge& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-  };
-  const auto symbol = [&symbols](std::int32_t position) -> Symbol& {
-    return symbols[static_cast<std::size_t>(position)];
-  };
-  const auto propose = [&](std::int32_t left, std::int32_t right) {
-    const PairTable::Entry* merge = merges_.find(symbol(left).id, symbol(right).id);
-    if (merge != nullptr) queue.push_back({merge->rank, static_cast<std::uint32_t>(left), merge->id});
-    return merge != nullptr;
-  };
-  const auto push = [&](std::int32_t left, std::int32_t right) {
-    if (propose(left, right)) std::push_heap(queue.begin(), queue.end(), comes_later);
-  };
-
-  queue.clear();
-  for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(symbols.size()); ++i) propose(i, i + 1);
-  std::make_heap(queue.begin(), queue.end(), comes_later);
-  while (!queue.empty()) {
-    const WordCache::Merge top = queue.front();
-    std::pop_heap(queue.begin(), queue.end(), comes_later);
-    queue.pop_back();
-    const auto position = static_cast<std::int32_t>(top.position);
-    Symbol& left = symbol(position);
-    if (!left.is_alive || left.next < 0) continue;
-    Symbol& right = symbol(left.next);
-    const PairTable::Entry* merge = merges_.find(left.id, right.id);
-    if (merge == nullptr || merge->id != top.id) continue;
-    left.id = top.id;
-    left.next = right.next;
-    right.is_alive = false;
-    if (left.next >= 0) symbol(left.next).previous = position;
-    if (left.previous >= 0) push(left.previous, position);
-    if (left.next >= 0) push(position, left.next);
-  }
+  heddle::merge_symbols(merges_, cache, [](std::int32_t, std::int32_t, std::int32_t) {});
 }
 
 }  // namespace heddle

@@ -31,6 +31,8 @@ class Bpe final : public TokenModel {
   void tokenize(std::string_view word, WordCache& cache, std::vector<std::int32_t>& ids) const override;
   /// The same for a word given as the bytes that its characters stand for (ByteLevel).
   void tokenize_bytes(std::string_view bytes, WordCache& cache, std::vector<std::int32_t>& ids) const;
+  /// True if these two characters, side by side, never come into one token, whatever stands around them.
+  bool are_apart(char32_t left, char32_t right) const;
 
  private:
   void tokenize_whole(std::string_view word, WordCache& cache, std::vector<std::int32_t>& ids) const;

@@ -6,6 +6,7 @@
 #include "data/tokenizer/byte_level.h"
 #include "data/tokenizer/metaspace.h"
 #include "data/tokenizer/pattern.h"
+#include "data/tokenizer/replace.h"
 #include "data/tokenizer/unicode.h"
 
 namespace heddle {
@@ -20,24 +21,6 @@ std::string join(const Tokens& tokens) {
   text.reserve(size);
   for (const std::string& token : tokens) text += token;
   return text;
-}
-
-std::string replace_all(std::string_view text, std::string_view what, std::string_view by) {
-  std::string out;
-  if (what.empty()) {  // before each character and at the end, as Rust's str::replace
-    for (std::size_t at = 0; at < text.size();) {
-      const auto length = static_cast<std::size_t>(unicode::decode(text.data() + at).length);
-      out.append(by).append(text, at, length);
-      at += length;
-    }
-    return out.append(by);
-  }
-  std::size_t begin = 0;
-  for (std::size_t at = text.find(what); at != std::string_view::npos; at = text.find(what, begin)) {
-    out.append(text, begin, at - begin).append(by);
-    begin = at + what.size();
-  }
-  return out.append(text, begin);
 }
 
 /// Joins what English tokenization parts.

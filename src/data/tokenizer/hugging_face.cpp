@@ -7,7 +7,8 @@
 
 namespace heddle {
 
-HuggingFaceTokenizer::HuggingFaceTokenizer(const JsonEntry& entry, std::string fingerprint)
+HuggingFaceTokenizer::HuggingFaceTokenizer(const JsonEntry& entry, std::string fingerprint,
+                                           const AddedTokenLists& lists)
     : fingerprint_(std::move(fingerprint)) {
   entry.require_object();
   if (const auto version = entry.find("version"); version && version->string() != "1.0") version->refuse("1.0");
@@ -16,9 +17,7 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const JsonEntry& entry, std::string f
   if (pre_tokenizer) pre_tokenizer_ = PreTokenizer::read(*pre_tokenizer);
   model_ = TokenModel::read(entry.at("model"));
   if (const auto part = entry.find("decoder")) decoder_ = Decoder::read(*part);
-  if (const auto part = entry.find("added_tokens")) {
-    added_ = AddedTokens(*part, model_->vocabulary(), normalizer_.get());
-  }
+  added_ = AddedTokens(entry.find("added_tokens"), lists, model_->vocabulary(), normalizer_.get());
   if (const auto part = entry.find("post_processor")) {
     post_processor_ = PostProcessor::read(*part);
     for (const std::int32_t id : post_processor_ ? post_processor_->special_ids() : std::vector<std::int32_t>{}) {
@@ -28,6 +27,7 @@ HuggingFaceTokenizer::HuggingFaceTokenizer(const JsonEntry& entry, std::string f
   bpe_ = dynamic_cast<const Bpe*>(model_.get());
   if (bpe_ != nullptr && pre_tokenizer) words_ = find_byte_level_words(*pre_tokenizer);
   if (words_) scanner_.emplace(words_->rule);
+  cutter_.emplace(entry, normalizer_.get(), *model_, added_);
 }
 
 std::vector<std::int32_t> HuggingFaceTokenizer::encode(std::string_view text, bool add_special_tokens) const {
@@ -42,6 +42,10 @@ std::vector<std::int32_t> HuggingFaceTokenizer::encode(std::string_view text, bo
     encode_pieces(text, *cache, ids);
   }
   return post_processor_ == nullptr ? ids : post_processor_->apply(std::move(ids), add_special_tokens);
+}
+
+std::optional<Tokenizer::Cut> HuggingFaceTokenizer::find_cut(std::string_view text, std::size_t from) const {
+  return cutter_->find(text, from);
 }
 
 void HuggingFaceTokenizer::encode_words(std::string_view text, WordCache& cache, std::vector<std::int32_t>& ids) const {

@@ -15,25 +15,23 @@
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/post_processors.h"
 #include "data/tokenizer/pre_tokenizers.h"
+#include "data/tokenizer/special_tokens.h"
+#include "data/tokenizer/text_cutter.h"
 
 namespace heddle {
-
-/// What the other files of a model folder say about its tokenizer.
-struct SpecialTokens {
-  std::optional<std::int32_t> bos_id, eos_id;
-  std::optional<bool> add_bos_token, add_eos_token;
-};
 
 /// The pipeline of Hugging Face's `tokenizers`: added tokens, normalizer, pre-tokenizer, model, post-processor; and
 /// decoder. (https://huggingface.co/docs/tokenizers/pipeline)
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
   /// `entry` is the document tokenizer.json. Its `truncation` and `padding` are not read: rows are cut by the data set.
-  HuggingFaceTokenizer(const JsonEntry& entry, std::string fingerprint);
+  /// `lists` are the tokens that the files beside it add.
+  HuggingFaceTokenizer(const JsonEntry& entry, std::string fingerprint, const AddedTokenLists& lists = {});
 
   void set_special_tokens(const SpecialTokens& special_tokens) { special_tokens_ = special_tokens; }
 
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const override;
+  std::optional<Cut> find_cut(std::string_view text, std::size_t from) const override;
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens) const override;
   std::int32_t vocab_size() const override;
   std::optional<std::int32_t> token_to_id(std::string_view token) const override;
@@ -61,6 +59,7 @@ class HuggingFaceTokenizer final : public Tokenizer {
   std::optional<ByteLevelWords> words_;
   std::optional<WordScanner> scanner_;
   const Bpe* bpe_ = nullptr;
+  std::optional<TextCutter> cutter_;  // refers to the parts above
   SpecialTokens special_tokens_;
   std::string fingerprint_;
   mutable WordCachePool caches_;

@@ -50,6 +50,8 @@ class Template final : public PostProcessor {
     return all;
   }
 
+  bool ends_with_template() const override { return true; }
+
  private:
   std::vector<std::optional<Ids>> pieces_;  // nothing: the ids of the text
 };
@@ -77,17 +79,37 @@ class Enclose final : public PostProcessor {
   std::int32_t first_, last_;
 };
 
-std::unique_ptr<PostProcessor> read_sequence(const JsonEntry& entry) {
-  std::unique_ptr<PostProcessor> only;
-  for (const JsonEntry& part : entry.at("processors").elements()) {
-    auto processor = PostProcessor::read(part);
-    if (processor == nullptr) continue;
-    if (only != nullptr)
-      fail("{} adds special tokens again; expected one processor of a Sequence to add them", part.where());
-    only = std::move(processor);
+class Sequence final : public PostProcessor {
+ public:
+  explicit Sequence(const JsonEntry& entry) {
+    for (const JsonEntry& part : entry.at("processors").elements()) {
+      auto processor = PostProcessor::read(part);
+      if (processor == nullptr) continue;
+      // The reference would put the tokens of a later one around each token of the template too.
+      if (has_template_)
+        fail("{} adds special tokens after a TemplateProcessing; expected none after it", part.where());
+      has_template_ = processor->ends_with_template();
+      parts_.push_back(std::move(processor));
+    }
   }
-  return only;
-}
+  Ids apply(Ids ids, bool add_special_tokens) const override {
+    for (const auto& part : parts_) ids = part->apply(std::move(ids), add_special_tokens);
+    return ids;
+  }
+  Ids special_ids() const override {
+    Ids all;
+    for (const auto& part : parts_) {
+      const Ids ids = part->special_ids();
+      all.insert(all.end(), ids.begin(), ids.end());
+    }
+    return all;
+  }
+  bool ends_with_template() const override { return has_template_; }
+
+ private:
+  std::vector<std::unique_ptr<PostProcessor>> parts_;
+  bool has_template_ = false;
+};
 
 }  // namespace
 
@@ -97,7 +119,7 @@ std::unique_ptr<PostProcessor> PostProcessor::read(const JsonEntry& entry) {
   switch (entry.type(names)) {
     case 0: return nullptr;  // only trims offsets
     case 1: return std::make_unique<Template>(entry);
-    case 2: return read_sequence(entry);
+    case 2: return std::make_unique<Sequence>(entry);
     default: return std::make_unique<Enclose>(entry);
   }
 }

@@ -17,6 +17,8 @@ class PostProcessor {
   /// All ids it may add, for checking.
   virtual std::vector<std::int32_t> special_ids() const = 0;
 
+  virtual bool ends_with_template() const { return false; }
+
   /// Null for one that does not change ids. Throws Error for an unknown type or a wrong member.
   static std::unique_ptr<PostProcessor> read(const JsonEntry& entry);
 };

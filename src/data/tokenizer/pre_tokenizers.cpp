@@ -4,6 +4,7 @@
 #include "data/tokenizer/metaspace.h"
 #include "data/tokenizer/normalizers.h"
 #include "data/tokenizer/unicode.h"
+#include "data/tokenizer/unicode_scripts.h"
 
 namespace heddle {
 
@@ -178,6 +179,26 @@ class MetaspaceSplit final : public PreTokenizer {
   Pattern space_ = Pattern::literal(" ");
 };
 
+/// Parts where the script changes. Characters without one stay with what is before them; at the beginning they vanish.
+class UnicodeScripts final : public PreTokenizer {
+ public:
+  void apply(std::vector<Piece>& pieces) const override {
+    split_pieces(pieces, [](const Piece& piece) {
+      std::vector<Stretch> parts;
+      int last = 0;
+      for (std::size_t at = 0; at < piece.text.size();) {
+        const unicode::Character c = unicode::decode(piece.text.data() + at);
+        const int script = unicode::script(c.code);
+        if (script != 0 && script != last) parts.push_back({at, at, false});
+        if (script != 0) last = script;
+        at += static_cast<std::size_t>(c.length);
+        if (!parts.empty()) parts.back().end = at;
+      }
+      return parts;
+    });
+  }
+};
+
 class FixedLength final : public PreTokenizer {
  public:
   explicit FixedLength(const JsonEntry& entry) {
@@ -227,7 +248,7 @@ std::optional<WordRule> find_split_rule(const JsonEntry& entry) {
 std::unique_ptr<PreTokenizer> PreTokenizer::read(const JsonEntry& entry) {
   static constexpr std::string_view names[] = {
       "ByteLevel", "Split",     "Sequence",         "Whitespace",         "WhitespaceSplit", "Punctuation",
-      "Digits",    "Metaspace", "BertPreTokenizer", "CharDelimiterSplit", "FixedLength"};
+      "Digits",    "Metaspace", "BertPreTokenizer", "CharDelimiterSplit", "FixedLength",     "UnicodeScripts"};
   switch (entry.type(names)) {
     case 0: return std::make_unique<ByteLevel>(entry);
     case 1: return std::make_unique<Split>(entry);
@@ -239,7 +260,8 @@ std::unique_ptr<PreTokenizer> PreTokenizer::read(const JsonEntry& entry) {
     case 7: return std::make_unique<MetaspaceSplit>(entry);
     case 8: return std::make_unique<Bert>();
     case 9: return std::make_unique<CharDelimiterSplit>(entry);
-    default: return std::make_unique<FixedLength>(entry);
+    case 10: return std::make_unique<FixedLength>(entry);
+    default: return std::make_unique<UnicodeScripts>();
   }
 }
 

@@ -2,65 +2,66 @@
 
 #include <utf8proc.h>
 
-#include <array>
 #include <cstdint>
-#include <cstring>
 #include <optional>
-#include <vector>
+#include <string>
 
-#include "base/error.h"
+#include "data/tokenizer/charsmap.h"
 
 namespace heddle {
 namespace {
 
-/// Units of a Darts double array (https://github.com/s-yata/darts-clone).
-bool has_leaf(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
-std::uint32_t value_of(std::uint32_t unit) { return unit & 0x7FFFFFFF; }
-std::uint32_t label_of(std::uint32_t unit) { return unit & 0x800000FF; }
-std::uint32_t offset_of(std::uint32_t unit) { return unit >> 10 << ((unit & 1U << 9) >> 6); }
-
 class Precompiled final : public Normalizer {
  public:
-  Precompiled(std::string_view charsmap, const std::string& where) {
-    std::uint32_t trie_bytes = 0;
-    if (charsmap.size() >= sizeof trie_bytes) std::memcpy(&trie_bytes, charsmap.data(), sizeof trie_bytes);
-    if (charsmap.size() < sizeof trie_bytes || trie_bytes == 0 || trie_bytes % 4 != 0 ||
-        trie_bytes > charsmap.size() - sizeof trie_bytes) {
-      fail("{}: its {} bytes hold no trie", where, charsmap.size());
-    }
-    units_.resize(trie_bytes / 4);
-    std::memcpy(units_.data(), charsmap.data() + sizeof trie_bytes, trie_bytes);
-    replacements_ = charsmap.substr(sizeof trie_bytes + trie_bytes);
-    if (unicode::find_invalid(replacements_) != std::string::npos) fail("{}: the replacements are not UTF-8", where);
-  }
+  Precompiled(std::string_view charsmap, const std::string& where) : charsmap_(charsmap, where) {}
 
   // Whole grapheme clusters of fewer than 6 bytes are looked up first, then the characters of a cluster.
   void apply(Piece& piece) const override {
-    const std::string& text = piece.text;
-    std::string out;
-    out.reserve(text.size());
-    std::size_t start_bytes = 0;
-    const auto put = [&](std::string_view part, std::size_t at) {
-      out += part;
-      if (at < piece.start_bytes) start_bytes = out.size();
-    };
+    Rewriting rewriting(piece);
+    const std::string_view text = piece.text;
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = end_of_grapheme(text, begin);
-      const std::string_view grapheme = std::string_view(text).substr(begin, end - begin);
+      const std::string_view grapheme = text.substr(begin, end - begin);
       const auto whole = grapheme.size() < 6 ? find(grapheme) : std::nullopt;
       if (whole) {
-        put(*whole, begin);
+        rewriting.replace(grapheme, *whole);
         begin = end;
       }
       while (begin < end) {
         const auto length = static_cast<std::size_t>(unicode::decode(text.data() + begin).length);
-        const std::string_view part = std::string_view(text).substr(begin, length);
-        put(find(part).value_or(part), begin);
+        const std::string_view part = text.substr(begin, length);
+        rewriting.replace(part, find(part).value_or(part));
         begin += length;
       }
     }
-    piece.rewrite(std::move(out), start_bytes);
+    piece.rewrite(std::move(rewriting.out), rewriting.start_bytes);
   }
+
+ private:
+  /// The new text, and how much of it stands for the input's first character. As in the reference each new character
+  /// takes up an old one, and of those removed the ones at the very beginning are not counted: all moves to the front.
+  struct Rewriting {
+    explicit Rewriting(const Piece& old_piece) : piece(old_piece) { out.reserve(piece.text.size()); }
+
+    void replace(std::string_view old_part, std::string_view new_part) {
+      std::size_t left = unicode::count_characters(old_part);
+      for (std::size_t at = 0; at < new_part.size();) {
+        const auto length = static_cast<std::size_t>(unicode::decode(new_part.data() + at).length);
+        out += new_part.substr(at, length);
+        at += length;
+        const std::size_t stands_for = left > 0 || taken == 0 ? taken : taken - 1;
+        if (stands_for < piece.start_bytes) start_bytes = out.size();
+        if (left > 0) take();
+        if (left > 0) --left;
+      }
+      for (; left > 0 && !out.empty(); --left) take();
+    }
+    void take() { taken += static_cast<std::size_t>(unicode::decode(piece.text.data() + taken).length); }
+
+    const Piece& piece;
+    std::string out;
+    std::size_t start_bytes = 0, taken = 0;  // bytes of the old text
+  };
 
  private:
   static std::size_t end_of_grapheme(std::string_view text, std::size_t begin) {
@@ -79,29 +80,13 @@ class Precompiled final : public Normalizer {
     return end;
   }
 
-  /// The replacement of the shortest rule that `key` begins with.
   std::optional<std::string_view> find(std::string_view key) const {
-    std::size_t node = offset_of(units_[0]);
-    for (const char byte : key) {
-      const auto label = static_cast<std::uint32_t>(static_cast<unsigned char>(byte));
-      node ^= label;
-      if (label == 0 || node >= units_.size() || label_of(units_[node]) != label) return std::nullopt;
-      const bool is_rule = has_leaf(units_[node]);
-      node ^= offset_of(units_[node]);
-      if (node >= units_.size()) return std::nullopt;
-      if (is_rule) return replacement(value_of(units_[node]));
-    }
-    return std::nullopt;
+    const auto rule = charsmap_.shortest(key);
+    if (!rule) return std::nullopt;
+    return rule->replacement;
   }
 
-  std::optional<std::string_view> replacement(std::size_t begin) const {
-    if (begin >= replacements_.size()) return std::nullopt;
-    const std::size_t end = std::min(replacements_.find('\0', begin), replacements_.size());
-    return std::string_view(replacements_).substr(begin, end - begin);
-  }
-
-  std::vector<std::uint32_t> units_;
-  std::string replacements_;
+  Charsmap charsmap_;
 };
 
 std::string decode_base64(const JsonEntry& entry) {
@@ -127,13 +112,9 @@ std::string decode_base64(const JsonEntry& entry) {
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_precompiled_normalizer(std::string_view charsmap, const std::string& where) {
-  return std::make_unique<Precompiled>(charsmap, where);
-}
-
 std::unique_ptr<Normalizer> read_precompiled_normalizer(const JsonEntry& entry) {
   const JsonEntry charsmap = entry.at("precompiled_charsmap");
-  return make_precompiled_normalizer(decode_base64(charsmap), charsmap.where());
+  return std::make_unique<Precompiled>(decode_base64(charsmap), charsmap.where());
 }
 
 }  // namespace heddle

@@ -6,10 +6,8 @@
 
 namespace heddle {
 
-/// SentencePiece's normalization rules: `precompiled_charsmap` holds a double array trie (Darts) over what to replace,
-/// and the replacements.
-std::unique_ptr<Normalizer> make_precompiled_normalizer(std::string_view charsmap, const std::string& where);
-/// The member `precompiled_charsmap`, in base64.
+/// SentencePiece's normalization rules as Hugging Face's library applies them: the member `precompiled_charsmap`, in
+/// base64.
 std::unique_ptr<Normalizer> read_precompiled_normalizer(const JsonEntry& entry);
 
 }  // namespace heddle

@@ -87,14 +87,30 @@ class WordPiece final : public WordModel {
 std::unique_ptr<TokenModel> read_word_piece(const JsonEntry& entry) { return std::make_unique<WordPiece>(entry); }
 std::unique_ptr<TokenModel> read_word_level(const JsonEntry& entry) { return std::make_unique<WordLevel>(entry); }
 
-std::unique_ptr<TokenModel> TokenModel::read(const JsonEntry& entry) {
+namespace {
+
+enum class ModelType { bpe, unigram, word_piece, word_level };
+
+/// Old files do not say the type: its members tell it.
+ModelType find_type(const JsonEntry& entry) {
   static constexpr std::string_view names[] = {"BPE", "Unigram", "WordPiece", "WordLevel"};
-  switch (entry.type(names)) {
-    case 0: return Bpe::read(entry);
-    case 1: return Unigram::read(entry);
-    case 2: return read_word_piece(entry);
-    default: return read_word_level(entry);
+  entry.require_object();
+  if (entry.value().contains("type")) return static_cast<ModelType>(entry.type(names));
+  if (entry.find("merges")) return ModelType::bpe;
+  if (entry.at("vocab").value().is_array()) return ModelType::unigram;
+  return entry.find("max_input_chars_per_word") ? ModelType::word_piece : ModelType::word_level;
+}
+
+}  // namespace
+
+std::unique_ptr<TokenModel> TokenModel::read(const JsonEntry& entry) {
+  switch (find_type(entry)) {
+    case ModelType::bpe: return Bpe::read(entry);
+    case ModelType::unigram: return Unigram::read(entry);
+    case ModelType::word_piece: return read_word_piece(entry);
+    case ModelType::word_level: return read_word_level(entry);
   }
+  HEDDLE_CHECK(false);
 }
 
 }  // namespace heddle
