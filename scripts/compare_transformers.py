@@ -3,10 +3,12 @@
 
     scripts/compare_transformers.py [--heddle PROGRAM] [--precision fp32|bf16|both] [--steps N] [--docs] [MODEL ...]
 
-MODEL is a Hugging Face folder (default: the tiny families and stories260K of the reference data, where present). Each is
-trained for a few steps; then both programs compute, in float32 and from the same `output_dir`,
+MODEL is a Hugging Face folder (default: the tiny families and stories260K of the reference data, where present, and a model of
+make_family_goldens.py for each family that has none there). Each is trained for a few steps; then both programs compute, in
+float32 and from the same `output_dir`,
   - the cross entropy of each row (`heddle eval` on files of one row), to a relative 1e-5,
   - the cross entropy of the whole file, to the same bound,
+  - the log-probability of every id at the last place of the first row (the logits, but for a number added to all), to 1e-5,
   - greedy text (`heddle generate`), token by token,
 and transformers must report no missing, surplus or misshapen tensor. With bf16 the training is in bf16 and so are the exported
 weights. Last comes a model from scratch on bytes, whose tokenizer must load and give the ids of `heddle tokenize`.
@@ -15,29 +17,26 @@ Needs the packages of scripts/peer_environment, and starts itself again in that 
 Prints a line a model and closes with "N passed, N failed"; --docs also writes the table into docs/interchange.md.
 """
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+import peer_python
 
-try:
-    import tokenizers
-    import torch
-    import transformers
-except ImportError:
-    if os.environ.get("HEDDLE_IN_PEER_ENVIRONMENT"):
-        raise
-    python = subprocess.run([os.path.join(ROOT, "scripts", "peer_environment")], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    os.environ["HEDDLE_IN_PEER_ENVIRONMENT"] = "1"
-    os.execv(python, [python, os.path.abspath(__file__)] + sys.argv[1:])
+peer_python.require("torch", "transformers", "tokenizers")
+
+import tokenizers
+import torch
+import transformers
+
+import family_cases
+from heddle_program import DEFAULT_PROGRAM, ROOT, Difference, Heddle, read_json, read_rows, row_losses, rows_of_each_id, write_between_marks, write_json, \
+    write_rows
 
 LOSS_BOUND = 1e-5  # relative; two float32 programs that sum in different orders differ by about 1e-6 at most
+LOGIT_BOUND = 1e-5  # absolute
 NEW_TOKENS = 24
-BEGIN, END = "<!-- compare_transformers: begin -->", "<!-- compare_transformers: end -->"
-
 TRAINING = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "learning_rate": 1e-3, "lr_scheduler_type": "constant",
             "weight_decay": 0.1, "adam_beta2": 0.95, "max_grad_norm": 1.0, "shuffle": False, "packing": False, "seed": 1, "resume_from_checkpoint": "false"}
 
@@ -46,50 +45,12 @@ FROM_SCRATCH = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "v
                 "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "bos_token_id": 256, "eos_token_id": 256, "torch_dtype": "float32"}
 
 
-class Difference(Exception):
-    """What two programs disagree on, or what one of them refused."""
-
-
-class Heddle:
-    def __init__(self, program):
-        self.program = program
-
-    def run(self, *arguments):
-        done = subprocess.run([self.program] + [str(a) for a in arguments], capture_output=True, text=True)
-        if done.returncode:
-            raise Difference("heddle %s: %s" % (arguments[0], (done.stderr.strip().splitlines() or ["exit code %d" % done.returncode])[-1]))
-        return done.stdout
-
-    def json(self, *arguments):
-        return json.loads(self.run(*arguments, "--json"))
-
-
-def write_json(path, value):
-    with open(path, "w") as f:
-        json.dump(value, f)
-    return path
-
-
-def read_rows(path):
-    with open(path) as f:
-        return [json.loads(line) for line in f]
-
-
-def write_rows(path, rows):
-    with open(path, "w") as f:
-        f.writelines(json.dumps(row) + "\n" for row in rows)
-    return path
-
-
 def rows_of_model(model, folder):
     """Rows to train and compare on, and a prompt: the model's own where it comes with some, else ids of this repository's README."""
     own, expected = os.path.join(model, "rows.jsonl"), os.path.join(model, "expected.json")
     if os.path.exists(own):
-        prompt = "The"
-        if os.path.exists(expected):
-            with open(expected) as f:
-                prompt = json.load(f)["generate"]["prompt"]
-        return own, read_rows(own), prompt
+        golden = read_json(expected) if os.path.exists(expected) else {}
+        return own, read_rows(own), golden.get("generate", golden.get("text", {"prompt": "The"}))["prompt"]
     tokenizer = tokenizers.Tokenizer.from_file(os.path.join(model, "tokenizer.json"))
     with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
         ids = tokenizer.encode(f.read()).ids
@@ -137,10 +98,24 @@ def compare_losses(heddle, folder, model, rows, rows_path, scratch):
     return worst
 
 
+def compare_logits(heddle, folder, model, row, scratch):
+    """The largest difference of a log-probability at the last place of the row, over all ids."""
+    with torch.no_grad():
+        want = model(torch.tensor([row["input_ids"]]), use_cache=False).logits[0, -2].double().log_softmax(-1).tolist()
+    got = row_losses(heddle, folder, rows_of_each_id(row["input_ids"], len(want)), scratch)
+    worst = max(abs(loss + value) for (loss, _), value in zip(got, want))
+    if len(got) != len(want) or not worst <= LOGIT_BOUND:
+        raise Difference("log-probabilities differ by %.1e" % worst)
+    return worst
+
+
 def compare_text(heddle, folder, model, prompt):
     """Number of new tokens that agree; raises at the first that does not."""
-    got = heddle.json("generate", folder, "--prompt", prompt, "--max_new_tokens", NEW_TOKENS)["ids"]
-    prompt_ids = tokenizers.Tokenizer.from_file(os.path.join(folder, "tokenizer.json")).encode(prompt).ids
+    path = os.path.join(folder, "tokenizer.json")
+    has_tokenizer = os.path.exists(path)
+    chosen = [] if has_tokenizer else ["--tokenizer_name", "bytes"]
+    got = heddle.json("generate", folder, "--prompt", prompt, "--max_new_tokens", NEW_TOKENS, *chosen)["ids"]
+    prompt_ids = tokenizers.Tokenizer.from_file(path).encode(prompt).ids if has_tokenizer else list(prompt.encode())
     ids = torch.tensor([prompt_ids])
     with torch.no_grad():
         want = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=NEW_TOKENS, pad_token_id=0)[0].tolist()
@@ -182,8 +157,9 @@ def compare_family(heddle, source, precision, steps):
         folder = train(heddle, scratch, precision, steps, model_name_or_path=source, train_file=path, max_length=longest)
         model = load(folder)
         worst = compare_losses(heddle, folder, model, rows, path, scratch)
+        logits = compare_logits(heddle, folder, model, rows[0], scratch)
         same = compare_text(heddle, folder, model, prompt)
-    return {"rows": len(rows), "worst": worst, "tokens": same}
+    return {"rows": len(rows), "worst": worst, "logits": logits, "tokens": same}
 
 
 def compare_from_scratch(heddle, precision, steps):
@@ -197,16 +173,24 @@ def compare_from_scratch(heddle, precision, steps):
             held_out = f.read()
         rows = [{"input_ids": list(held_out[i:i + 129])} for i in range(0, 1024, 128)]
         worst = compare_losses(heddle, folder, model, rows, write_rows(os.path.join(scratch, "rows.jsonl"), rows), scratch)
+        logits = compare_logits(heddle, folder, model, rows[0], scratch)
         same = compare_text(heddle, folder, model, "Heddle")
         compare_tokenizer(heddle, folder, FROM_SCRATCH["vocab_size"])
-    return {"rows": len(rows), "worst": worst, "tokens": same}
+    return {"rows": len(rows), "worst": worst, "logits": logits, "tokens": same}
 
 
 def default_models():
     data = os.environ.get("HEDDLE_DATA", os.path.join(ROOT, "..", "shared", "data"))
     families = os.path.join(data, "golden", "families")
     found = [os.path.join(families, n) for n in sorted(os.listdir(families))] if os.path.isdir(families) else []
-    return [f for f in found + [os.path.join(data, "models", "stories260K", "hf")] if os.path.exists(os.path.join(f, "model.safetensors"))]
+    found = [f for f in found + [os.path.join(data, "models", "stories260K", "hf")] if os.path.exists(os.path.join(f, "model.safetensors"))]
+    types = {read_json(os.path.join(f, "config.json"))["model_type"] for f in found}
+    goldens = os.path.join(ROOT, "build", "family_goldens")
+    names = [n for n, config in family_cases.cases(family_cases.FAMILIES, ["default"]) if config["model_type"] not in types]
+    absent = [n for n in names if not os.path.exists(os.path.join(goldens, n, "expected.json"))]
+    if absent:
+        subprocess.run([sys.executable, os.path.join(ROOT, "scripts", "make_family_goldens.py"), goldens] + absent, check=True)
+    return found + [os.path.join(goldens, n) for n in names]
 
 
 def name_of(folder):
@@ -216,28 +200,21 @@ def name_of(folder):
 
 def table(results):
     lines = ["transformers %s, torch %s, tokenizers %s." % (transformers.__version__, torch.__version__, tokenizers.__version__), "",
-             "| model | trained in | rows | largest relative difference of a loss | greedy tokens that agree | |", "|---|---|---|---|---|---|"]
+             "| model | trained in | rows | largest relative difference of a loss | largest difference of a log-probability | greedy tokens that agree | |",
+             "|---|---|---|---|---|---|---|"]
     for r in results:
         if "error" in r:
-            lines.append("| %s | %s | | | | **differs**: %s |" % (r["model"], r["precision"], r["error"].replace("|", "\\|")))
+            lines.append("| %s | %s | | | | | **differs**: %s |" % (r["model"], r["precision"], r["error"].replace("|", "\\|")))
         else:
-            lines.append("| %s | %s | %d | %.1e | %d of %d | same |" % (r["model"], r["precision"], r["rows"], r["worst"], r["tokens"], r["tokens"]))
+            lines.append("| %s | %s | %d | %.1e | %.1e | %d of %d | same |" % (
+                r["model"], r["precision"], r["rows"], r["worst"], r["logits"], r["tokens"], r["tokens"]))
     return "\n".join(lines)
-
-
-def write_between_marks(path, text):
-    with open(path) as f:
-        page = f.read()
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    with open(path, "w") as f:
-        f.write(before + BEGIN + "\n\n" + text + "\n\n" + END + after)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", metavar="MODEL")
-    parser.add_argument("--heddle", default=os.path.join(ROOT, "build", "release", "src", "heddle"))
+    parser.add_argument("--heddle", default=DEFAULT_PROGRAM)
     parser.add_argument("--precision", choices=("fp32", "bf16", "both"), default="both")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--docs", action="store_true", help="write the table into docs/interchange.md")
@@ -252,14 +229,15 @@ def main():
         for name, case in cases:
             try:
                 found = case(precision)
-                line = "same: %d rows, largest relative difference of a loss %.1e; %d greedy tokens" % (found["rows"], found["worst"], found["tokens"])
+                line = "same: %d rows, largest difference of a loss %.1e (relative), of a log-probability %.1e; %d greedy tokens" % (
+                    found["rows"], found["worst"], found["logits"], found["tokens"])
             except Exception as e:  # one model's failure must not hide the others'
                 found = {"error": str(e).splitlines()[0] if isinstance(e, Difference) else "%s: %s" % (type(e).__name__, str(e)[:200])}
                 line = "DIFFERS: " + found["error"]
             print("%-24s %s  %s" % (name, precision, line), flush=True)
             results.append({"model": name, "precision": precision, **found})
     if args.docs:
-        write_between_marks(os.path.join(ROOT, "docs", "interchange.md"), table(results))
+        write_between_marks("interchange.md", "compare_transformers", table(results))
     failed = sum("error" in r for r in results)
     print("%d passed, %d failed" % (len(results) - failed, failed))
     return 1 if failed else 0

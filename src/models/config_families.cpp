@@ -94,15 +94,14 @@ double read_softcap(const JsonReader& reader, std::string_view key, double absen
 }
 
 /// What Gemma 2 and 3 share beyond the first.
-void read_newer_gemma(const JsonReader& reader, const ConfigDefaults& defaults, double attention_softcap,
-                      double final_softcap, ModelConfig& config) {
+void read_newer_gemma(const JsonReader& reader, const ConfigDefaults& defaults, double final_softcap,
+                      ModelConfig& config) {
   read_decoder(reader, defaults, config);
   config.activation = read_activation(reader, "hidden_activation", "gelu_pytorch_tanh");
   config.embedding_multiplier = std::sqrt(static_cast<double>(config.hidden_size));
   config.norm_offset = 1.0;
   config.attention_bias = reader.boolean_or("attention_bias", false);
   config.attention_scale = 1.0 / std::sqrt(reader.positive_number_or("query_pre_attn_scalar", 256));
-  config.attention_softcap = read_softcap(reader, "attn_logit_softcapping", attention_softcap);
   config.final_softcap = read_softcap(reader, "final_logit_softcapping", final_softcap);
 }
 
@@ -113,7 +112,8 @@ void read_gemma2(const JsonReader& reader, ModelConfig& config) {
                                 .tie_word_embeddings = true,
                                 .bos_token_id = 2,
                                 .eos_token_id = 1};
-  read_newer_gemma(reader, defaults, 50.0, 30.0, config);
+  read_newer_gemma(reader, defaults, 30.0, config);
+  config.attention_softcap = read_softcap(reader, "attn_logit_softcapping", 50.0);
   read_rope(reader, defaults.rope_theta, config);
   read_sliding_layers(reader, read_sliding_window(reader, 4096), layers_except_each(2, config.num_layers), config);
 }
@@ -126,7 +126,9 @@ void read_gemma3_text(const JsonReader& reader, ModelConfig& config) {
                                 .tie_word_embeddings = true,
                                 .bos_token_id = 2,
                                 .eos_token_id = 1};
-  read_newer_gemma(reader, defaults, 0.0, 0.0, config);
+  read_newer_gemma(reader, defaults, 0.0, config);
+  // Norms of q and k took the place of this cap; transformers reads the key and does not use it.
+  if (reader.has("attn_logit_softcapping")) reader.refuse("attn_logit_softcapping", "null in a gemma3_text model");
   read_rope_by_layer_type(reader, defaults.rope_theta, 10000.0, config);
   const std::int64_t pattern = reader.integer_or("sliding_window_pattern", 6, 1, kMaxLayers);
   read_sliding_layers(reader, read_sliding_window(reader, 4096), layers_except_each(pattern, config.num_layers),

@@ -1,5 +1,6 @@
 #include "models/model.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -44,18 +45,24 @@ const Family& find_family(const std::string& model_type) {
   fail("model_type {} is not supported", model_type);
 }
 
-RopeTable emit_rope_table(Emitter& e, const ModelConfig& c, const RopeConfig& rope, std::int64_t max_length) {
+RopeTable emit_rope_table(Emitter& e, const ModelConfig& c, const RopeConfig& rope) {
   if (rope.type == RopeType::none) return {};
-  const bool is_dynamic = rope.type == RopeType::dynamic;  // stretches by the length of each document, in the kernel
-  const auto frequencies = rope_frequencies(rope, c.head_dim, c.max_positions, is_dynamic ? 1 : max_length);
+  const auto frequencies_of = [&](std::int64_t ids) {
+    return rope_frequencies(rope, c.head_dim, c.max_positions, ids);
+  };
+  const auto common = frequencies_of(1);
   Attributes a;
-  a.set("inv_freq", frequencies.inv_freq);
-  a.set("attention_factor", frequencies.attention_factor);
-  if (is_dynamic) {
-    a.set("dynamic_theta", rope.theta);
-    a.set("dynamic_factor", rope.factor);
-    const std::int64_t own = rope.original_max_position_embeddings;
-    a.set("dynamic_original", own > 0 ? own : c.max_positions);
+  a.set("inv_freq", common.inv_freq);
+  a.set("attention_factor", common.attention_factor);
+  // Two types choose by the length of each document, in the kernel.
+  if (const std::int64_t original = length_of_change(rope, c.max_positions); original > 0) {
+    a.set("original_positions", original);
+    if (rope.type == RopeType::longrope) {
+      a.set("long_inv_freq", frequencies_of(original + 1).inv_freq);
+    } else {
+      a.set("dynamic_theta", rope.theta);
+      a.set("dynamic_factor", rope.factor);
+    }
   }
   const auto tables = e.rope_table(std::move(a));
   return {tables[0], tables[1]};
@@ -63,14 +70,24 @@ RopeTable emit_rope_table(Emitter& e, const ModelConfig& c, const RopeConfig& ro
 
 }  // namespace
 
+std::vector<std::int64_t> key_cache_limits(const ModelConfig& c) {
+  std::vector<std::int64_t> limits;
+  for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)}) {
+    if (rope.type == RopeType::longrope) limits.push_back(length_of_change(rope, c.max_positions));
+  }
+  std::sort(limits.begin(), limits.end());
+  limits.erase(std::unique(limits.begin(), limits.end()), limits.end());
+  return limits;
+}
+
 std::string base_model_prefix(const ModelConfig& c) { return std::string(find_family(c.model_type).prefix); }
 
-void emit_model(Emitter& e, const ModelConfig& c, std::int64_t max_length) {
+void emit_model(Emitter& e, const ModelConfig& c) {
   const Family& family = find_family(c.model_type);
   e.begin_unit("embedding");
   Value x = family.emit_embedding(e, c);  // [T, hidden]
-  const RopeTable rope = emit_rope_table(e, c, c.rope, max_length);
-  const RopeTable local = c.local_rope ? emit_rope_table(e, c, *c.local_rope, max_length) : rope;
+  const RopeTable rope = emit_rope_table(e, c, c.rope);
+  const RopeTable local = c.local_rope ? emit_rope_table(e, c, *c.local_rope) : rope;
   for (std::int64_t layer = 0; layer < c.num_layers; ++layer) {
     const auto index = static_cast<std::size_t>(layer);
     e.begin_unit("block " + std::to_string(layer));

@@ -10,15 +10,38 @@
 namespace heddle {
 namespace {
 
+/// What the model has that no supported family has, by the keys that tell of it: here, or in the text model of one that
+/// reads images too.
+std::string foreign_features(const JsonReader& reader, const std::string& model_type) {
+  struct Feature {
+    std::string_view name;
+    std::array<std::string_view, 3> keys;
+  };
+  static constexpr std::array<Feature, 4> kFeatures = {{
+      {"a mixture of experts", {"num_experts", "num_local_experts", "n_routed_experts"}},
+      {"layers without attention", {"ssm_state_size", "linear_conv_kernel_dim", "linear_attn_config"}},
+      {"latent attention", {"kv_lora_rank"}},
+      {"images", {"vision_config", "img_processor"}},
+  }};
+  const Json* text_model = reader.find("text_config");
+  const JsonReader inner =
+      text_model != nullptr && text_model->is_object() ? JsonReader(*text_model, reader.file()) : reader;
+  std::vector<std::string_view> found;
+  if (model_type.find("moe") != std::string::npos) found.push_back(kFeatures[0].name);
+  for (const Feature& feature : kFeatures) {
+    const auto has = [&](std::string_view key) { return !key.empty() && (reader.has(key) || inner.has(key)); };
+    const bool is_new = std::find(found.begin(), found.end(), feature.name) == found.end();
+    if (is_new && std::any_of(feature.keys.begin(), feature.keys.end(), has)) found.push_back(feature.name);
+  }
+  return found.empty() ? "" : fmt::format(" ({})", fmt::join(found, ", "));
+}
+
 [[noreturn]] void refuse_model_type(const JsonReader& reader, const std::string& model_type) {
   const auto names = supported_model_types();
   const std::vector<std::string_view> known(names.begin(), names.end());
-  const bool has_experts = model_type.find("moe") != std::string::npos || reader.has("num_experts") ||
-                           reader.has("num_local_experts") || reader.has("n_routed_experts");
-  reader.refuse_because(
-      "model_type", fmt::format("is {}, which is not supported{}; supported are {}{}", json_excerpt(Json(model_type)),
-                                has_experts ? " (a mixture of experts)" : "", fmt::join(known, ", "),
-                                did_you_mean(model_type, known)));
+  reader.refuse_because("model_type", fmt::format("is {}, which is not supported{}; supported are {}{}",
+                                                  json_excerpt(Json(model_type)), foreign_features(reader, model_type),
+                                                  fmt::join(known, ", "), did_you_mean(model_type, known)));
 }
 
 /// Features that change what a model computes, whatever its family, and are not supported.

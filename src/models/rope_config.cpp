@@ -65,8 +65,15 @@ RopeType read_type(const JsonReader& object, bool is_phi3) {
 std::int64_t read_original_positions(const JsonReader& object, const RopeContext& context) {
   constexpr std::string_view kKey = "original_max_position_embeddings";
   if (context.root.has(kKey)) return context.root.integer(kKey, 2, kMaxPositions);
-  const bool is_phi3 = context.config.model_type == "phi3";
-  return object.integer_or(kKey, is_phi3 ? 4096 : context.config.max_positions, 2, kMaxPositions);
+  if (context.config.model_type != "phi3") {
+    return object.integer_or(kKey, context.config.max_positions, 2, kMaxPositions);
+  }
+  // transformers' Phi3Config has it at the root, with a default that overrides the object's.
+  constexpr std::int64_t kPhi3Original = 4096;
+  if (object.has(kKey) && object.integer(kKey, 2, kMaxPositions) != kPhi3Original) {
+    object.refuse(kKey, "that key at the root of a phi3 model's config, which is 4096 where absent");
+  }
+  return kPhi3Original;
 }
 
 std::vector<double> read_pair_factors(const JsonReader& object, std::string_view key, std::int64_t pairs) {

@@ -24,8 +24,7 @@ std::vector<double> standard_frequencies(double theta, std::int64_t dimensions) 
 /// NTK-aware scaling of the base with the length of the sequence (bloc97 and emozilla 2023; the "dynamic" type).
 std::vector<double> dynamic_frequencies(const RopeConfig& rope, std::int64_t dimensions, std::int64_t max_positions,
                                         std::int64_t sequence_length) {
-  const std::int64_t own = rope.original_max_position_embeddings;
-  const auto original = static_cast<double>(own > 0 ? own : max_positions);
+  const auto original = static_cast<double>(length_of_change(rope, max_positions));
   const double length = std::max(static_cast<double>(sequence_length), original);
   const double stretch = rope.factor * length / original - (rope.factor - 1.0);
   const double exponent = static_cast<double>(dimensions) / static_cast<double>(dimensions - 2);
@@ -107,6 +106,15 @@ double longrope_attention_factor(const RopeConfig& rope) {
 
 std::int64_t rotary_dimensions(const RopeConfig& rope, std::int64_t head_dim) {
   return static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+}
+
+std::int64_t length_of_change(const RopeConfig& rope, std::int64_t max_positions) {
+  const std::int64_t own = rope.original_max_position_embeddings;
+  switch (rope.type) {
+    case RopeType::dynamic: return own > 0 ? own : max_positions;
+    case RopeType::longrope: return own;
+    default: return 0;
+  }
 }
 
 RopeFrequencies rope_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t max_positions,

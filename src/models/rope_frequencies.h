@@ -18,9 +18,12 @@ struct RopeFrequencies {
 /// Dimensions of a head that are rotated.
 std::int64_t rotary_dimensions(const RopeConfig& rope, std::int64_t head_dim);
 
+/// Ids up to which all documents have the same frequencies; 0: whatever their length.
+std::int64_t length_of_change(const RopeConfig& rope, std::int64_t max_positions);
+
 /// `max_positions` is the model's max_position_embeddings: the length from which dynamic stretches, unless `rope` has
-/// its own. `sequence_length` (the greatest position + 1) matters to the types that depend on it: dynamic stretches
-/// beyond that length, longrope takes its long factors beyond original_max_position_embeddings. The type must not be
+/// its own. `sequence_length` (the number of ids) matters to the types that depend on it: dynamic stretches beyond
+/// length_of_change, longrope takes its long factors. The type must not be
 /// none.
 RopeFrequencies rope_frequencies(const RopeConfig& rope, std::int64_t head_dim, std::int64_t max_positions,
                                  std::int64_t sequence_length);

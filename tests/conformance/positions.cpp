@@ -9,15 +9,17 @@ Outputs rope_table_reference(const Case& c) {
   const std::int64_t half = c.out[0].shape[1];
   const double dimensions = 2.0 * static_cast<double>(half);
   const double theta = c.attributes.real("dynamic_theta"), factor = c.attributes.real("dynamic_factor");
-  const double original = c.attributes.real("dynamic_original");
+  const auto original = static_cast<double>(c.attributes.integer("original_positions"));
   const auto angle = [&](std::int64_t i) {
     const std::int64_t t = i / half, j = i % half;
     double inv_freq = c.attributes.list("inv_freq")[static_cast<std::size_t>(j)];
-    // transformers' dynamic NTK scaling. A document of n ids takes n - 1 positions of the stream.
+    // transformers' dynamic NTK scaling and longrope. A document of n ids takes n - 1 positions of the stream.
     std::int64_t document = 0;
     while (document_starts[document + 1] <= static_cast<double>(t)) ++document;
     const double ids = document_starts[document + 1] - document_starts[document] + 1.0;
-    if (theta > 0.0 && ids > original) {
+    if (const auto of_long = c.attributes.list("long_inv_freq"); !of_long.empty() && ids > original) {
+      inv_freq = of_long[static_cast<std::size_t>(j)];
+    } else if (theta > 0.0 && ids > original) {
       const double base = theta * std::pow(factor * ids / original - (factor - 1.0), dimensions / (dimensions - 2.0));
       inv_freq = std::pow(base, -2.0 * static_cast<double>(j) / dimensions);
     }
@@ -39,23 +41,29 @@ std::vector<double> inverse_frequencies(std::int64_t half) {
 }
 
 /// Documents that start at `starts`, the last of which is T; positions count within each.
+enum class ByLength { no, dynamic, longrope };
+
 Case rope_table_case(Precision p, std::vector<double> starts, std::int64_t half, double attention_factor,
-                     bool is_dynamic) {
+                     ByLength by_length) {
   const auto tokens = static_cast<std::int64_t>(starts.back());
   std::vector<double> positions;
   for (std::size_t d = 0; d + 1 < starts.size(); ++d) {
     for (double t = starts[d]; t < starts[d + 1]; t += 1.0) positions.push_back(t - starts[d]);
   }
   const auto documents = static_cast<std::int64_t>(starts.size()) - 1;
-  Case c{.name = fmt::format("T {} R/2 {} dynamic {}", tokens, half, is_dynamic),
+  Case c{.name = fmt::format("T {} R/2 {} by length {}", tokens, half, static_cast<int>(by_length)),
          .in = {given(DType::i32, {tokens}, positions), given(DType::i32, {documents + 1}, starts)},
          .out = {output(p.single, {tokens, half}), output(p.single, {tokens, half})},
          .attributes = {{"inv_freq", inverse_frequencies(half)}, {"attention_factor", attention_factor}},
          .scalars = {.tokens = tokens, .documents = documents}};
-  if (is_dynamic) {
+  if (by_length != ByLength::no) c.attributes.set("original_positions", std::int64_t{8});
+  if (by_length == ByLength::dynamic) {
     c.attributes.set("dynamic_theta", 10000.0);
     c.attributes.set("dynamic_factor", 4.0);
-    c.attributes.set("dynamic_original", 8.0);
+  } else if (by_length == ByLength::longrope) {
+    std::vector<double> list = inverse_frequencies(half);
+    for (double& frequency : list) frequency /= 2.5;
+    c.attributes.set("long_inv_freq", list);
   }
   return c;
 }
@@ -78,7 +86,7 @@ double rope_objective(const Case& c) {
 }
 
 Case rope_case(Precision p, Shape shape, std::int64_t half) {
-  const Case table = rope_table_case(p, {0.0, static_cast<double>(shape[0])}, half, 1.0, false);
+  const Case table = rope_table_case(p, {0.0, static_cast<double>(shape[0])}, half, 1.0, ByLength::no);
   const Outputs angles = rope_table_reference(table);
   const Shape table_shape{shape[0], half};
   return {.name = fmt::format("{} R/2 {}", shape.text(), half),
@@ -140,8 +148,10 @@ std::vector<Operation> position_operations() {
   return {
       {.name = "rope_table",
        .cases = [](Precision p) -> std::vector<Case> {
-         return {rope_table_case(p, {0, 1}, 1, 1.0, false), rope_table_case(p, {0, 5, 130}, 33, 1.2, false),
-                 rope_table_case(p, {0, 7, 27, 29}, 16, 1.0, true)};
+         return {rope_table_case(p, {0, 1}, 1, 1.0, ByLength::no),
+                 rope_table_case(p, {0, 5, 130}, 33, 1.2, ByLength::no),
+                 rope_table_case(p, {0, 7, 27, 29}, 16, 1.0, ByLength::dynamic),
+                 rope_table_case(p, {0, 7, 27, 29}, 16, 1.2, ByLength::longrope)};
        },
        .reference = rope_table_reference,
        .precisions = {DType::f32}},

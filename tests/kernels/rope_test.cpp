@@ -69,7 +69,10 @@ void expect_row(const Table& table, std::size_t row, double position, const std:
 }
 
 Attributes dynamic_attributes(const std::vector<double>& inv_freq) {
-  return {{"inv_freq", inv_freq}, {"dynamic_theta", 10000.0}, {"dynamic_factor", 2.0}, {"dynamic_original", 8.0}};
+  return {{"inv_freq", inv_freq},
+          {"dynamic_theta", 10000.0},
+          {"dynamic_factor", 2.0},
+          {"original_positions", std::int64_t{8}}};
 }
 
 TEST(RopeTable, DynamicScalesEachDocumentByItsNumberOfIds) {
@@ -94,6 +97,25 @@ TEST(RopeTable, DynamicInGenerationCountsTheIdsSoFar) {
   expect_row(make_table(prompt, {0, 10}, 4, attributes), 9, 9, dynamic_inv_freq(10, 10000.0, 2.0, 8.0, 8.0));
   expect_row(make_table({10}, {0, 1}, 4, attributes, 10), 0, 10, dynamic_inv_freq(11, 10000.0, 2.0, 8.0, 8.0));
   expect_row(make_table({7}, {0, 1}, 4, attributes, 7), 0, 7, inv_freq);
+}
+
+TEST(RopeTable, LongropeChoosesByTheIdsOfEachDocument) {
+  const auto short_ones = default_inv_freq(4, 10000.0), long_ones = default_inv_freq(4, 70000.0);
+  Attributes attributes{
+      {"inv_freq", short_ones}, {"long_inv_freq", long_ones}, {"original_positions", std::int64_t{8}}};
+  // Documents of 7 and 8 positions have 8 and 9 ids.
+  std::vector<std::int32_t> positions;
+  for (std::int32_t length : {7, 8, 7}) {
+    for (std::int32_t i = 0; i < length; ++i) positions.push_back(i);
+  }
+  const Table table = make_table(positions, {0, 7, 15, 22}, 4, attributes);
+  for (const std::size_t first : {std::size_t{0}, std::size_t{7}, std::size_t{15}}) {
+    for (std::size_t i = 0; i < 7; ++i)
+      expect_row(table, first + i, static_cast<double>(i), first == 7 ? long_ones : short_ones);
+  }
+  attributes.set("cached", std::int64_t{1});
+  expect_row(make_table({7}, {0, 1}, 4, attributes, 7), 0, 7, short_ones);
+  expect_row(make_table({8}, {0, 1}, 4, attributes, 8), 0, 8, long_ones);
 }
 
 /// x [tokens, heads, dimensions] of A with a table of R/2 = half columns.

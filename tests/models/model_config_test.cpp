@@ -196,6 +196,10 @@ TEST(ModelConfig, GemmaCapsAreOffWhenNullAndOnByDefaultInGemma2) {
   EXPECT_EQ(parse("gemma2", R"({"final_logit_softcapping": 6})").final_softcap, 6);
   EXPECT_EQ(parse("gemma3_text").attention_softcap, 0);
   EXPECT_EQ(parse("gemma3_text").final_softcap, 0);
+  EXPECT_EQ(parse("gemma3_text", R"({"final_logit_softcapping": 6})").final_softcap, 6);
+  EXPECT_EQ(parse("gemma3_text", R"({"attn_logit_softcapping": null})").attention_softcap, 0);
+  EXPECT_THAT(config_error(config_with("gemma3_text", R"({"attn_logit_softcapping": 4})")),
+              StartsWith("config.json: attn_logit_softcapping is 4; expected null in a gemma3_text model"));
   EXPECT_EQ(parse("gemma2").attention_scale, 1.0 / 16.0);  // 256^-0.5
   EXPECT_EQ(parse("gemma3_text", R"({"query_pre_attn_scalar": 144})").attention_scale, 1.0 / 12.0);
 }
@@ -276,6 +280,16 @@ TEST(ModelConfig, OtherModelsAreRefusedByName) {
                     HasSubstr("llama")));
   EXPECT_THAT(config_error(config_with("qwen3_moe")),
               HasSubstr("\"qwen3_moe\", which is not supported (a mixture of experts)"));
+  EXPECT_THAT(
+      config_error(config_with("gemma4", R"({"text_config": {"num_experts": 128}, "vision_config": {"a": 1}})")),
+      HasSubstr("\"gemma4\", which is not supported (a mixture of experts, images)"));
+  EXPECT_THAT(
+      config_error(config_with("gemma4", R"({"text_config": {"num_experts": null}, "vision_config": {"a": 1}})")),
+      HasSubstr("\"gemma4\", which is not supported (images)"));
+  EXPECT_THAT(config_error(config_with("qwen3_5_moe", R"({"text_config": {"linear_conv_kernel_dim": 4}})")),
+              HasSubstr("\"qwen3_5_moe\", which is not supported (a mixture of experts, layers without attention)"));
+  EXPECT_THAT(config_error(config_with("deepseek_v3", R"({"n_routed_experts": 256, "kv_lora_rank": 512})")),
+              HasSubstr("(a mixture of experts, latent attention)"));
   EXPECT_THAT(config_error(config_with("llamma")), HasSubstr("did you mean llama?"));
   EXPECT_THAT(config_error("{}"), StartsWith("config.json: model_type is absent"));
   EXPECT_THAT(config_error(R"({"model_type": 7})"), StartsWith("config.json: model_type is 7"));

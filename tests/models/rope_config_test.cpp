@@ -185,6 +185,9 @@ TEST(RopeConfig, BadValuesAreRefusedByKey) {
   }
   EXPECT_THAT(config_error(config_with("phi3", R"({"rope_scaling": {"type": "linear", "factor": 2.0}})")),
               StartsWith("config.json: rope_scaling.type is \"linear\""));
+  EXPECT_THAT(config_error(config_with("phi3", text({R"({"rope_scaling": {"type": "longrope", )", kPairs,
+                                                     R"(, "original_max_position_embeddings": 16}})"}))),
+              StartsWith("config.json: rope_scaling.original_max_position_embeddings is 16"));
   EXPECT_THAT(config_error(config_with("phi3", R"({"partial_rotary_factor": 0.4})")),
               StartsWith("config.json: head_dim is 8, of which rope rotates 3"));
   EXPECT_THAT(config_error(config_with("phi3", R"({"partial_rotary_factor": 0})")),

@@ -1,5 +1,6 @@
 // Rotary position embedding. Su et al. 2021, arXiv:2104.09864; pairs are (j, j + R/2), as in Hugging Face.
-// rope_table   cos, sin f32[T, R/2] of positions[t] * inv_freq[j], each times attention_factor. Overwrites both.
+// rope_table   cos, sin f32[T, R/2] of positions[t] * inv_freq[j], each times attention_factor; dynamic and longrope
+//              choose the frequencies by the length of the document. Overwrites both.
 // rope         y[j] = x[j] cos - x[j+R/2] sin, y[j+R/2] = x[j+R/2] cos + x[j] sin; dimensions from R on are copied.
 //              Overwrites y, which may be x.
 // rope_backward the transposed rotation, that is by the negative angle.
@@ -77,27 +78,46 @@ HWY_AFTER_NAMESPACE();
 namespace heddle::cpu {
 namespace {
 
-/// Dynamic NTK scaling, as in transformers: base' = base * (factor * n / original - (factor - 1))^(R / (R - 2)) for a
-/// sequence of n > original ids.
-class DynamicRope {
+/// The frequencies of a document, which two types of rope choose by its number of ids n, as in transformers:
+/// - dynamic (NTK scaling): beyond original, base' = base * (factor * n / original - (factor - 1))^(R / (R - 2));
+/// - longrope: beyond original, those of long_inv_freq.
+class Frequencies {
  public:
-  DynamicRope(const Attributes& attributes, std::int64_t half)
-      : theta_(attributes.real("dynamic_theta")),
-        factor_(attributes.real("dynamic_factor")),
-        original_(attributes.real("dynamic_original")),
-        dimensions_(2.0 * static_cast<double>(half)) {}
+  /// Of one document: a list, or the powers of a base of its own.
+  struct Chosen {
+    const double* list;
+    double base, dimensions;
 
-  bool applies(std::int64_t ids) const { return theta_ > 0.0 && static_cast<double>(ids) > original_; }
-  double theta(std::int64_t ids) const {
-    const double stretch = factor_ * static_cast<double>(ids) / original_ - (factor_ - 1.0);
-    return theta_ * std::pow(stretch, dimensions_ / (dimensions_ - 2.0));
+    double operator[](std::int64_t j) const {
+      return list != nullptr ? list[j] : std::pow(base, -2.0 * static_cast<double>(j) / dimensions);
+    }
+  };
+
+  Frequencies(const Attributes& attributes, std::int64_t half)
+      : common_(attributes.list("inv_freq")),
+        long_(attributes.list("long_inv_freq")),
+        base_(attributes.real("dynamic_theta")),
+        factor_(attributes.real("dynamic_factor")),
+        original_(attributes.integer("original_positions")),
+        dimensions_(2.0 * static_cast<double>(half)) {
+    HEDDLE_CHECK(static_cast<std::int64_t>(common_.size()) == half);
+    HEDDLE_CHECK(long_.empty() || long_.size() == common_.size());
   }
-  double inv_freq(double theta, std::int64_t j) const {
-    return std::pow(theta, -2.0 * static_cast<double>(j) / dimensions_);
+
+  bool depend_on_length() const { return original_ > 0; }
+
+  Chosen of(std::int64_t ids) const {
+    if (!depend_on_length() || ids <= original_) return {common_.data(), 0.0, dimensions_};
+    if (!long_.empty()) return {long_.data(), 0.0, dimensions_};
+    const double stretch = factor_ * static_cast<double>(ids) / static_cast<double>(original_) - (factor_ - 1.0);
+    return {nullptr, base_ * std::pow(stretch, dimensions_ / (dimensions_ - 2.0)), dimensions_};
   }
 
  private:
-  double theta_, factor_, original_, dimensions_;
+  std::span<const double> common_, long_;
+  double base_, factor_;
+  std::int64_t original_;  // positions; 0: every document has the common ones
+  double dimensions_;
 };
 
 }  // namespace
@@ -105,10 +125,8 @@ class DynamicRope {
 void rope_table(const KernelCall& call) {
   const TensorView &positions = call.in[0], &document_starts = call.in[1], &cos = call.out[0], &sin = call.out[1];
   const std::int64_t tokens = cos.shape[0], half = cos.shape[1];
-  const std::span<const double> inv_freq = call.attributes.list("inv_freq");
-  HEDDLE_CHECK(static_cast<std::int64_t>(inv_freq.size()) == half);
   const double attention_factor = call.attributes.real("attention_factor", 1.0);
-  const DynamicRope dynamic(call.attributes, half);
+  const Frequencies frequencies(call.attributes, half);
   const auto* starts = document_starts.as<const std::int32_t>();
   const bool cached = call.attributes.integer("cached") != 0 || call.scalars.past > 0;
 
@@ -121,13 +139,11 @@ void rope_table(const KernelCall& call) {
   for_each_block(tokens, rows_per_block(32 * half), [&](std::int64_t begin, std::int64_t count) {
     for (std::int64_t t = begin; t < begin + count; ++t) {
       const auto position = static_cast<double>(positions.as<const std::int32_t>()[t]);
-      const std::int64_t ids = dynamic.applies(INT64_MAX) ? ids_of_token(t) : 0;
-      const bool stretched = dynamic.applies(ids);
-      const double theta = stretched ? dynamic.theta(ids) : 0.0;
+      const auto inv_freq = frequencies.of(frequencies.depend_on_length() ? ids_of_token(t) : 0);
       for (std::int64_t j = 0; j < half; ++j) {
-        const double frequency = stretched ? dynamic.inv_freq(theta, j) : inv_freq[static_cast<std::size_t>(j)];
-        cos.as<float>()[t * half + j] = static_cast<float>(attention_factor * std::cos(position * frequency));
-        sin.as<float>()[t * half + j] = static_cast<float>(attention_factor * std::sin(position * frequency));
+        const double angle = position * inv_freq[j];
+        cos.as<float>()[t * half + j] = static_cast<float>(attention_factor * std::cos(angle));
+        sin.as<float>()[t * half + j] = static_cast<float>(attention_factor * std::sin(angle));
       }
     }
   });
