@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <tuple>
 
 #include "base/error.h"
@@ -16,18 +17,6 @@ namespace {
 
 using Kind = SourceNode::Kind;
 using namespace std::string_view_literals;
-
-/// An untyped value of a section that is not in the table.
-Json loose_value(const SourceNode& node) {
-  if (node.kind == Kind::null) return nullptr;
-  if (node.kind == Kind::boolean) return node.text == "true";
-  if (node.kind == Kind::number) return read_value(node, ValueRule::number(-ValueRule::kUnbounded), "a number");
-  if (node.kind == Kind::text) return node.text;
-  auto value = node.kind == Kind::list ? Json::array() : Json::object();
-  for (const auto& item : node.items) value.push_back(loose_value(item));
-  for (const auto& [name, entry] : node.entries) value[name] = loose_value(entry);
-  return value;
-}
 
 bool is_same(const Json& a, const Json& b) {
   if (a.is_number() && b.is_number()) return a.get<double>() == b.get<double>();
@@ -54,17 +43,35 @@ std::int64_t model_hidden_size(const RunSettings& settings, const SourceNode& no
   fail("{}: {} is \"auto\", which needs hidden_size in {}", node.where, path, file.string());
 }
 
+/// The row of a key, or of the section without rows that it lies in.
+const DeepSpeedKey* find_key_or_section(std::string_view path) {
+  while (true) {
+    if (const auto* key = find_deepspeed_key(path)) return key;
+    const auto dot = path.rfind('.');
+    if (dot == std::string_view::npos) fail("internal: {} is not a key of DeepSpeed's JSON", path);
+    path = path.substr(0, dot);
+  }
+}
+
 class Resolver {
  public:
   Resolver(const DeepSpeedReader& reader, RunSettings& settings) : reader_(reader), settings_(settings) {}
 
   DeepSpeedOutcome resolve() {
+    resolve_layout();
     resolve_batch(reader_, settings_);
-    for (const auto& [path, node] : reader_.leaves()) resolve_leaf(path, *node);
+    // What is "auto" takes the run file's keys, which all that is given explicitly has set by then.
+    for (const auto& [path, node] : reader_.leaves()) {
+      if (!is_auto_text(*node)) resolve_leaf(path, *node);
+    }
+    read_schedule();
+    for (const auto& [path, node] : reader_.leaves()) {
+      if (is_auto_text(*node)) resolve_leaf(path, *node);
+    }
     check_devices();
     check_offload_ratio();
     read_loss_scaling();
-    read_schedule();
+    read_zero_options();
     return std::move(outcome_);
   }
 
@@ -73,6 +80,13 @@ class Resolver {
     settings_.add("deepspeed." + path, {std::move(value), std::move(origin), true});
   }
   static std::string origin_of(const SourceNode& node) { return fmt::format("deepspeed ({})", node.where); }
+  static std::string origin_of(const SourceNode& node, std::string_view path) {
+    return fmt::format("deepspeed ({}: {})", node.where, path);
+  }
+
+  std::string by_trainer(std::string_view run_key) const {
+    return fmt::format("Trainer's rule ({}: {})", run_key, settings_.at(run_key).origin);
+  }
 
   /// The run file's key takes the value; if it was set there, it must be the same.
   void mirror(const std::string& run_key, const Json& value, const std::string& path, const SourceNode& node) {
@@ -81,14 +95,22 @@ class Resolver {
       fail("{}: {} is {}, but {} is {} ({})", node.where, path, plain_text(value), run_key, plain_text(setting.value),
            setting.origin);
     }
-    if (!setting.is_set) setting = {value, origin_of(node), true};
+    if (!setting.is_set) setting = {value, origin_of(node, path), true};
+  }
+
+  /// The batch triple counts the ranks that see different rows.
+  void resolve_layout() {
+    for (const auto& [path, run_key] : {std::pair{"sequence_parallel_size", "context_parallel"},
+                                        std::pair{"tensor_parallel.autotp_size", "tensor_parallel"}}) {
+      if (reader_.is_explicit(path)) mirror(run_key, reader_.value(path), path, *reader_.find(path));
+    }
   }
 
   void resolve_leaf(const std::string& path, const SourceNode& node) {
-    const auto* key = find_deepspeed_key(path);
-    if (key == nullptr || key->is_free_form) return show(path, loose_value(node), origin_of(node));
     if (is_batch_key(path)) return;
-    if (!key->without_effect.empty()) outcome_.without_effect.push_back(path);
+    const auto* key = find_key_or_section(path);
+    if (key->effect == DeepSpeedKey::Effect::none) outcome_.without_effect[std::string(key->why)].emplace_back(path);
+    if (key->is_free_form) return show(path, read_untyped(node), origin_of(node));
     if (is_auto_text(node)) return resolve_auto(*key, path, node);
     const auto value = reader_.value(path);
     show(path, value, origin_of(node));
@@ -97,6 +119,8 @@ class Resolver {
       mirror("adam_beta2", value[1], path, node);
     } else if (path == "optimizer.type") {
       mirror("optim", "adamw", path, node);
+    } else if (path == "tensorboard.enabled") {
+      if (value == true) mirror("report_to", "tensorboard", path, node);
     } else if (!key->run_key.empty()) {
       mirror(std::string(key->run_key), value, path, node);
     }
@@ -105,18 +129,21 @@ class Resolver {
   void resolve_auto(const DeepSpeedKey& key, const std::string& path, const SourceNode& node) {
     if (path == "optimizer.params.betas") {
       return show(path, {settings_.at("adam_beta1").value, settings_.at("adam_beta2").value},
-                  "Trainer's rule (adam_beta1, adam_beta2)");
+                  fmt::format("Trainer's rule (adam_beta1: {}, adam_beta2: {})", settings_.at("adam_beta1").origin,
+                              settings_.at("adam_beta2").origin));
     }
     if (key.automatic == DeepSpeedKey::Auto::run_key) {
-      return show(path, settings_.at(key.run_key).value, fmt::format("Trainer's rule ({})", key.run_key));
+      return show(path, settings_.at(key.run_key).value, by_trainer(key.run_key));
     }
-    constexpr std::array kDefaults = {std::pair{"zero_optimization.allgather_bucket_size"sv, 500'000'000},
-                                      std::pair{"zero_optimization.sub_group_size"sv, 1'000'000'000},
-                                      std::pair{"zero_optimization.stage3_max_live_parameters"sv, 1'000'000'000},
-                                      std::pair{"zero_optimization.stage3_max_reuse_distance"sv, 1'000'000'000},
-                                      std::pair{"zero_optimization.stage3_model_persistence_threshold"sv, 2147483647},
-                                      std::pair{"zero_optimization.offload_param.buffer_size"sv, 100'000'000},
-                                      std::pair{"steps_per_print"sv, 10}};
+    using Default = std::pair<std::string_view, std::int64_t>;
+    constexpr std::array kDefaults = {
+        Default{"zero_optimization.allgather_bucket_size", 500'000'000},
+        Default{"zero_optimization.sub_group_size", 1'000'000'000},
+        Default{"zero_optimization.stage3_max_live_parameters", 1'000'000'000},
+        Default{"zero_optimization.stage3_max_reuse_distance", 1'000'000'000},
+        Default{"zero_optimization.stage3_model_persistence_threshold", std::numeric_limits<std::int64_t>::max()},
+        Default{"zero_optimization.offload_param.buffer_size", 100'000'000},
+        Default{"steps_per_print", 10}};
     for (const auto& [name, value] : kDefaults) {
       if (path == name) return show(path, value, "DeepSpeed's default");
     }
@@ -171,6 +198,16 @@ class Resolver {
     }
   }
 
+  void read_zero_options() {
+    auto& zero = outcome_.zero;
+    const auto get = [&](const char* name, auto& target) {
+      const auto found = settings_.all().find(fmt::format("deepspeed.zero_optimization.{}", name));
+      if (found != settings_.all().end()) found->second.value.get_to(target);
+    };
+    get("stage3_param_persistence_threshold", zero.param_persistence_threshold);
+    get("overlap_comm", zero.overlap_comm);
+  }
+
   void read_schedule() {
     const auto* type = reader_.find("scheduler.type");
     const auto* arguments = reader_.schedule_arguments();
@@ -208,14 +245,14 @@ class Resolver {
     if (arguments.is_set) {
       fail("{}: scheduler and lr_scheduler_kwargs ({}) are both given", type.where, arguments.origin);
     }
-    name = {type.text, origin_of(type), true};
+    name = {type.text, origin_of(type, "scheduler.type"), true};
   }
 
   void read_schedule_argument(ScheduleConfig& schedule, const std::string& name, const SourceNode& node) {
     const auto path = "scheduler.params." + name;
     if (is_auto_text(node)) return read_auto_argument(schedule, name, path, node);
     if (node.kind == Kind::number) {
-      const auto value = loose_value(node);
+      const auto value = read_untyped(node);
       schedule.numbers[name] = value.get<double>();
       return show(path, value, origin_of(node));
     }
@@ -223,7 +260,7 @@ class Resolver {
       fail("{}: {} is {}; expected a number or text", node.where, path, describe(node));
     }
     schedule.words[name] = node.text;
-    show(path, loose_value(node), origin_of(node));
+    show(path, read_untyped(node), origin_of(node));
   }
 
   void read_auto_argument(ScheduleConfig& schedule, const std::string& name, const std::string& path,
@@ -234,10 +271,11 @@ class Resolver {
       show(path, 0, "Trainer's rule (0)");
     } else if (name == "warmup_max_lr") {
       schedule.numbers[name] = settings_.number("learning_rate");
-      show(path, settings_.at("learning_rate").value, "Trainer's rule (learning_rate)");
+      show(path, settings_.at("learning_rate").value, by_trainer("learning_rate"));
     } else if (name == "total_num_steps") {  // absent: the run's, known once its rows are counted
       if (max_steps > 0) schedule.numbers[name] = static_cast<double>(max_steps);
-      show(path, max_steps > 0 ? Json(max_steps) : Json(nullptr), "Trainer's rule (the steps of the run)");
+      show(path, max_steps > 0 ? Json(max_steps) : Json(nullptr),
+           max_steps > 0 ? by_trainer("max_steps") : "Trainer's rule (the steps of the run)");
     } else if (name == "warmup_num_steps") {
       const double ratio = schedule.warmup_ratio;
       const bool is_known = schedule.warmup_steps > 0 || ratio == 0 || max_steps > 0;
@@ -247,7 +285,7 @@ class Resolver {
                              : static_cast<std::int64_t>(std::ceil(ratio * static_cast<double>(max_steps)));
       if (is_known) schedule.numbers[name] = static_cast<double>(std::max<std::int64_t>(steps, 0));
       show(path, is_known ? Json(schedule.numbers[name] == 0 ? 0 : steps) : Json(nullptr),
-           "Trainer's rule (warmup_steps, warmup_ratio)");
+           by_trainer(schedule.warmup_steps == 0 && ratio > 0 ? "warmup_ratio" : "warmup_steps"));
     } else {
       fail("{}: {} is \"auto\", which has no meaning there", node.where, path);
     }
@@ -267,7 +305,7 @@ class Resolver {
     const auto& setting = settings_.at("warmup_steps");
     if (steps == nullptr || is_auto_text(*steps) || !setting.is_set || setting.value == 0) return;
     if (schedule.numbers.contains("warmup_num_steps")) {
-      mirror("warmup_steps", loose_value(*steps), "scheduler.params.warmup_num_steps", *steps);
+      mirror("warmup_steps", read_untyped(*steps), "scheduler.params.warmup_num_steps", *steps);
     }
   }
 
@@ -281,36 +319,6 @@ class Resolver {
 DeepSpeedOutcome resolve_deepspeed(SourceNode root, RunSettings& settings) {
   const DeepSpeedReader reader(root);
   return Resolver(reader, settings).resolve();
-}
-
-void check_deepspeed_supported(const RunSettings& settings) {
-  for (const auto& [name, setting] : settings.all()) {
-    if (!name.starts_with("deepspeed.")) continue;
-    const auto path = name.substr(std::string_view("deepspeed.").size());
-    const auto* key = find_deepspeed_key(path);
-    std::string_view only;
-    if (key != nullptr) {
-      const auto* run_key = key->run_key.empty() ? nullptr : find_run_key(key->run_key);
-      only = run_key != nullptr ? run_key->only : key->only;
-    }
-    if (!is_among(setting.value, only)) {
-      std::string choices(only);
-      std::replace(choices.begin(), choices.end(), '|', ',');
-      fail("{}: {} is {}, which this version does not have; it has {}", setting.origin, path, plain_text(setting.value),
-           choices);
-    }
-  }
-  for (const auto& key : deepspeed_keys()) {
-    if (!key.is_free_form) continue;
-    const auto prefix = fmt::format("deepspeed.{}", key.path);
-    const auto first = settings.all().lower_bound(prefix);
-    const bool is_given = first != settings.all().end() && first->first.starts_with(prefix) &&
-                          (first->first.size() == prefix.size() || first->first[prefix.size()] == '.');
-    if (!is_given) continue;
-    const auto enabled = settings.all().find(prefix + ".enabled");
-    if (enabled != settings.all().end() && enabled->second.value == false) continue;
-    fail("{}: {} is a section of DeepSpeed's that this version does not have", first->second.origin, key.path);
-  }
 }
 
 }  // namespace heddle

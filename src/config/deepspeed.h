@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,15 +14,14 @@ struct DeepSpeedOutcome {
   std::optional<ScheduleConfig> schedule;  // of its `scheduler` object
   std::string schedule_where;              // "ds.json:12"
   LossScaling loss_scaling;
-  std::vector<std::string> without_effect;  // keys that were given and change nothing
+  ZeroOptions zero;
+  std::map<std::string, std::vector<std::string>> without_effect;  // why -> keys that were given and change nothing
 };
 
 /// Reads a DeepSpeed JSON into the settings: each of its keys as `deepspeed.PATH`, with its newest name and no "auto"
 /// left, and what it decides under the run file's own key. Throws Error for unknown keys, wrong types, contradictions
-/// within it, and for a key that the run file sets otherwise (a default of the run file is not set).
+/// within it, a key that is refused, and for a key that the run file sets otherwise (a default of the run file is not
+/// set).
 DeepSpeedOutcome resolve_deepspeed(SourceNode root, RunSettings& settings);
-
-/// Throws Error for the first of its keys whose value this version does not have.
-void check_deepspeed_supported(const RunSettings& settings);
 
 }  // namespace heddle

@@ -16,7 +16,13 @@ constexpr const char* kRule = "DeepSpeed's rule (train_batch_size = micro batch 
 /// One number of the triple.
 struct Part {
   std::optional<std::int64_t> value;
-  std::string origin = kRule;
+  std::string origin = kRule;  // under the key of the JSON
+  std::string where = {};      // in the JSON; empty: not there
+  bool is_default = false;     // the run file's key stays at its default
+
+  std::string text(std::string_view name) const {
+    return fmt::format("{} {} ({})", name, *value, where.empty() ? origin : where);
+  }
 };
 
 /// Takes the JSON's value, or the run file's where the JSON says "auto", or where it says nothing and the run file
@@ -30,17 +36,12 @@ Part read_part(const DeepSpeedReader& reader, const RunSettings& settings, std::
     if (setting.is_set && setting.value != value) {
       fail("{}: {} is {}, but {} is {} ({})", where, path, value, run_key, plain_text(setting.value), setting.origin);
     }
-    return {value, fmt::format("deepspeed ({})", where)};
+    return {value, fmt::format("deepspeed ({})", where), where};
   }
   const bool is_auto = reader.is_auto(path);
   if (!is_auto && !setting.is_set) return {};
-  return {setting.value.get<std::int64_t>(), is_auto ? fmt::format("Trainer's rule ({})", run_key) : setting.origin};
-}
-
-std::int64_t data_parallel_ranks(const RunSettings& settings) {
-  const auto other =
-      settings.whole("tensor_parallel") * settings.whole("pipeline_parallel") * settings.whole("context_parallel");
-  return std::max<std::int64_t>(1, settings.whole("ranks") / other);
+  const auto origin = is_auto ? fmt::format("Trainer's rule ({}: {})", run_key, setting.origin) : setting.origin;
+  return {setting.value.get<std::int64_t>(), origin, "", !setting.is_set};
 }
 
 /// `total` / (`part` x `ranks`), or an error that names what does not divide.
@@ -55,7 +56,7 @@ std::int64_t divide(std::int64_t total, std::int64_t part, std::int64_t ranks, c
 void complete(std::optional<std::int64_t> total, Part& micro, Part& accumulation, std::int64_t ranks,
               const std::string& where, std::int64_t usual_micro) {
   if (!total) {
-    if (!micro.value) micro = {usual_micro, "default"};
+    if (!micro.value) micro = {usual_micro, "default", "", true};
     if (!accumulation.value) accumulation.value = 1;
   } else if (!micro.value && !accumulation.value) {
     accumulation.value = 1;
@@ -65,8 +66,8 @@ void complete(std::optional<std::int64_t> total, Part& micro, Part& accumulation
   } else if (!accumulation.value) {
     accumulation.value = divide(*total, *micro.value, ranks, where, kMicro);
   } else if (*total != *micro.value * *accumulation.value * ranks) {
-    fail("{}: {} is {}, but {} {} x {} {} x {} rank{} is {}", where, kTotal, *total, kMicro, *micro.value,
-         kAccumulation, *accumulation.value, ranks, ranks == 1 ? "" : "s", *micro.value * *accumulation.value * ranks);
+    fail("{}: {} is {}, but {} x {} x {} rank{} is {}", where, kTotal, *total, micro.text(kMicro),
+         accumulation.text(kAccumulation), ranks, ranks == 1 ? "" : "s", *micro.value * *accumulation.value * ranks);
   }
 }
 
@@ -79,7 +80,8 @@ void enter(RunSettings& settings, std::string_view path, std::string_view run_ke
   }
   settings.add(fmt::format("deepspeed.{}", path), {*part.value, part.origin, true});
   auto& setting = settings.at(run_key);
-  if (!setting.is_set && part.origin != "default") setting = {*part.value, part.origin, true};
+  if (setting.is_set || part.is_default) return;
+  setting = {*part.value, part.where.empty() ? part.origin : fmt::format("deepspeed ({}: {})", part.where, path), true};
 }
 
 }  // namespace

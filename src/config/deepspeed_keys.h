@@ -17,13 +17,19 @@ struct DeepSpeedKey {
     run_key,  // the value of the run file's key
     rule,     // by a rule of its own: the batch triple, the schedule, what depends on the model's hidden size
   };
+  enum class Effect {
+    honoured,
+    none,     // accepted, and yet it changes nothing
+    refused,  // but for the values of `only`; a section, unless it is turned off
+  };
   std::string_view path;  // "zero_optimization.stage"; objects have a row too
-  ValueRule rule;
+  ValueRule rule = {};
   std::string_view run_key = {};  // the run file's key that says the same: both must agree
   Auto automatic = Auto::none;
-  std::string_view only = {};            // the values that this version has, joined with |; empty: all
-  std::string_view without_effect = {};  // why the key is accepted and yet changes nothing
-  bool is_free_form = false;             // an object of a feature that is not here: accepted where `enabled` is false
+  Effect effect = Effect::honoured;
+  std::string_view only = {};  // joined with |
+  std::string_view why = {};   // of Effect::none and Effect::refused
+  bool is_free_form = false;   // an object whose keys are not in the table
 };
 
 std::span<const DeepSpeedKey> deepspeed_keys();

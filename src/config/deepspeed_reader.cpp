@@ -15,8 +15,9 @@ using Kind = SourceNode::Kind;
 
 // DeepSpeed compares optimizer names without case.
 constexpr std::array kAdam = {"adam"sv, "adamw"sv};
-constexpr std::array kOtherOptimizers = {"adagrad"sv,    "lamb"sv,    "lion"sv,        "sgd"sv,       "muon"sv,
-                                         "onebitadam"sv, "rmsprop"sv, "zerooneadam"sv, "onebitlamb"sv};
+constexpr std::array kOtherOptimizers = {"adagrad"sv,    "lamb"sv,       "lion"sv,    "sgd"sv,
+                                         "muon"sv,       "onebitadam"sv, "rmsprop"sv, "zerooneadam"sv,
+                                         "onebitlamb"sv, "muadam"sv,     "muadamw"sv, "musgd"sv};
 
 std::string lower(std::string text) {
   for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -61,6 +62,40 @@ void place(SourceNode& root, std::string_view path, SourceNode value, std::strin
     path.remove_prefix(dot + 1);
     node = next;
   }
+}
+
+/// For an unknown key: the nearest name of its section, or where a key of that very name is.
+std::string known_key(const std::string& section, const std::string& name) {
+  const auto nearest = nearest_name(name, deepspeed_names(section));
+  if (!nearest.empty()) return fmt::format("; did you mean {}?", join(section, nearest));
+  for (const auto& key : deepspeed_keys()) {
+    if (key.path.ends_with(name) && key.path.substr(0, key.path.size() - name.size()).ends_with('.')) {
+      return fmt::format("; did you mean {}?", key.path);
+    }
+  }
+  return "";
+}
+
+/// Whether one `enabled` below is there and none is true.
+struct Switches {
+  bool any = false, on = false;
+};
+void find_switches(const SourceNode& node, Switches& switches) {
+  for (const auto& [name, entry] : node.entries) {
+    if (name == "enabled") {
+      switches.any = true;
+      switches.on = switches.on || entry.text != "false";
+    }
+    find_switches(entry, switches);
+  }
+}
+
+/// By its own `enabled`; a section without one, by those below it.
+bool is_turned_off(const SourceNode& section) {
+  if (const auto* enabled = section.find("enabled")) return enabled->kind == Kind::boolean && enabled->text == "false";
+  Switches switches;
+  find_switches(section, switches);
+  return switches.any && !switches.on;
 }
 
 }  // namespace
@@ -131,11 +166,7 @@ void DeepSpeedReader::walk(const SourceNode& node, const std::string& section) {
     if (name.starts_with('_')) continue;  // a comment, as JSON has none
     const auto path = join(section, name);
     const auto* key = find_deepspeed_key(path);
-    if (key == nullptr) {
-      const auto nearest = nearest_name(name, deepspeed_names(section));
-      fail("{}: unknown key {} of DeepSpeed's JSON{}", entry.where, path,
-           nearest.empty() ? "" : fmt::format("; did you mean {}?", join(section, nearest)));
-    }
+    if (key == nullptr) fail("{}: unknown key {} of DeepSpeed's JSON{}", entry.where, path, known_key(section, name));
     const bool is_object = key->rule.type == ValueRule::Type::map;
     if (is_object && entry.kind != Kind::map) {
       fail("{}: {} is {}; expected an object", entry.where, path, describe(entry));
@@ -143,16 +174,31 @@ void DeepSpeedReader::walk(const SourceNode& node, const std::string& section) {
     if (path == "scheduler.params") {
       schedule_arguments_ = &entry;
     } else if (key->is_free_form) {
+      if (key->effect == DeepSpeedKey::Effect::refused && !is_turned_off(entry)) {
+        fail("{}: {} is not here: {}", entry.where, path, key->why);
+      }
       walk_free_form(entry, path);
     } else if (is_object) {
       walk(entry, path);
     } else {
-      if (is_auto_text(entry) && key->automatic == DeepSpeedKey::Auto::none) {
-        fail("{}: {} is \"auto\", which has no meaning there; expected {}", entry.where, path, describe(key->rule));
-      }
-      if (!is_auto_text(entry)) read_value(entry, key->rule, path);
-      leaves_[path] = &entry;
+      read_leaf(entry, path, *key);
     }
+  }
+}
+
+void DeepSpeedReader::read_leaf(const SourceNode& node, const std::string& path, const DeepSpeedKey& key) {
+  const bool is_refused = key.effect == DeepSpeedKey::Effect::refused;
+  if (is_refused && key.only.empty())
+    fail("{}: {} is {}; it is not here: {}", node.where, path, describe(node), key.why);
+  leaves_[path] = &node;
+  if (is_auto_text(node)) {
+    if (key.automatic != DeepSpeedKey::Auto::none) return;
+    fail("{}: {} is \"auto\", which has no meaning there; expected {}", node.where, path, describe(key.rule));
+  }
+  const auto value = read_value(node, key.rule, path);
+  if (is_refused && !is_among(value, key.only)) {
+    const auto choice = key.only.substr(0, key.only.find('|'));
+    fail("{}: {} is {}; expected {}: {}", node.where, path, plain_text(value), choice, key.why);
   }
 }
 

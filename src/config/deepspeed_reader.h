@@ -12,8 +12,8 @@ namespace heddle {
 /// The keys of one DeepSpeed JSON, checked against the table: what resolve_deepspeed reads.
 class DeepSpeedReader {
  public:
-  /// Renames keys of former versions; refuses unknown ones, "auto" where it has no meaning, and optimizers that are not
-  /// here. `root` must outlive the reader.
+  /// Renames keys of former versions; refuses unknown ones, values of the wrong type, "auto" where it has no meaning,
+  /// what the table refuses, and optimizers that are not here. `root` must outlive the reader.
   explicit DeepSpeedReader(SourceNode& root);
 
   /// Null if the key is not given.
@@ -32,6 +32,7 @@ class DeepSpeedReader {
   void rename_old_keys(SourceNode& root);
   void check_optimizer_type(const SourceNode& root) const;
   void walk(const SourceNode& node, const std::string& section);
+  void read_leaf(const SourceNode& node, const std::string& path, const DeepSpeedKey& key);
   void walk_free_form(const SourceNode& node, const std::string& section);
 
   std::map<std::string, const SourceNode*, std::less<>> leaves_;

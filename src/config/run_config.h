@@ -20,6 +20,10 @@ struct DataFile {
 
 enum class Recompute { none, selective, full };
 enum class Precision { fp32, bf16, fp16 };
+/// Order of sums over ranks: `ordered` gives the same bits for any number of ranks.
+enum class ReductionOrder { ordered, fast };
+/// Where something goes that leaves the device; DeepSpeed's names.
+enum class OffloadDevice { none, cpu, nvme };
 
 /// Dynamic loss scaling as DeepSpeed's `fp16` section defines it. loss_scale 0: dynamic.
 struct LossScaling {
@@ -29,6 +33,12 @@ struct LossScaling {
   int hysteresis = 2;
   bool consecutive_hysteresis = false;
   double min_loss_scale = 1;
+};
+
+/// What DeepSpeed's `zero_optimization` tunes; sizes in elements. The defaults are those of a run without it.
+struct ZeroOptions {
+  std::int64_t param_persistence_threshold = 0;  // stage 3: smaller tensors stay whole on every rank
+  bool overlap_comm = true;                      // communication runs beside the computation
 };
 
 /// A schedule of learning rates: Hugging Face's name and arguments, or DeepSpeed's `scheduler` object.
@@ -74,8 +84,14 @@ struct RunConfig {
   LossScaling loss_scaling;
   Recompute recompute = Recompute::none;
   std::optional<std::uint64_t> device_memory;  // bytes
+  int zero_stage = 0;                          // 0..3
+  ZeroOptions zero;
+  OffloadDevice offload_optimizer = OffloadDevice::none, offload_param = OffloadDevice::none,
+                offload_activations = OffloadDevice::none;
+  std::string nvme_path;  // folder of what goes to nvme
   // layout
-  int ranks = 1;
+  int ranks = 1;  // all ranks of the run, whatever they share
+  ReductionOrder reduction = ReductionOrder::ordered;
   int threads = 0;  // 0: all cores of the process
   // dropout; absent: the model's config
   std::optional<double> attention_dropout, hidden_dropout, embedding_dropout;
@@ -93,18 +109,24 @@ struct ResolvedRun;  // config/run_resolver.h
 class RunFile {
  public:
   using Overrides = std::vector<std::pair<std::string, std::string>>;  // {"lora.r", "8"}
-  /// `path` is a YAML or JSON run file.
-  static RunFile load(const std::filesystem::path& path, const Overrides& overrides);
+  /// `path` is a YAML or JSON run file. `launcher_ranks`: the ranks that mpirun or srun started, which a `ranks` that
+  /// is set must equal; absent without a launcher.
+  static RunFile load(const std::filesystem::path& path, const Overrides& overrides,
+                      std::optional<int> launcher_ranks = std::nullopt);
   /// The same from text; `name` stands for the file in errors and origins.
-  static RunFile parse(std::string_view text, const std::string& name, const Overrides& overrides);
+  static RunFile parse(std::string_view text, const std::string& name, const Overrides& overrides,
+                       std::optional<int> launcher_ranks = std::nullopt);
   /// No file: for `heddle plan config.json --KEY VALUE`; `model` becomes config_name or model_name_or_path.
   static RunFile from_overrides(const std::string& model, const Overrides& overrides);
 
   const RunConfig& config() const { return config_; }
   /// {KEY: {"value", "origin"}} of every key, defaults included.
   nlohmann::json effective() const;
-  /// What training needs beyond sound values: model, data, output_dir. Throws Error naming the key that is missing, or
-  /// whose file is not there (relative paths are relative to the current folder).
+  /// Sound values may ask for what this version does not have: throws Error naming the first of them. Whoever computes
+  /// with config() asks for this first.
+  void require_supported() const;
+  /// What training needs beyond sound, supported values: model, data, output_dir. Throws Error naming the key that is
+  /// missing, or whose file is not there (relative paths are relative to the current folder).
   void require_training_keys() const;
 
  private:
@@ -112,6 +134,7 @@ class RunFile {
 
   std::string name_;  // of the run file, for errors
   RunConfig config_;
+  std::string unsupported_;  // what require_supported says; empty: nothing
   std::vector<std::pair<std::string, std::pair<std::string, std::string>>> origins_;  // key -> (JSON text, origin)
 };
 

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/deepspeed.h"
+#include "config/one_line_error.h"
 #include "config/run_resolver.h"
 #include "formats/files.h"
 
@@ -33,39 +33,17 @@ void check_output_dir(const Setting& setting) {
   }
 }
 
-/// Keys and values of any bytes may be part of an error; it stays one line, of a sane length.
-std::string one_line(std::string_view text) {
-  constexpr std::size_t kMostBytes = 2000;
-  std::string line;
-  for (const char c : text.substr(0, kMostBytes)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      line += fmt::format("\\x{:02x}", byte);
-    } else {
-      line += c;
-    }
-  }
-  return text.size() > kMostBytes ? line + "..." : line;
-}
-
-template <typename Function>
-auto with_one_line_errors(Function&& function) {
-  try {
-    return function();
-  } catch (const Error& e) {
-    throw Error(one_line(e.what()));
-  }
-}
-
 }  // namespace
 
-RunFile RunFile::load(const std::filesystem::path& path, const Overrides& overrides) {
-  return parse(read_text_file(path, kMostFileBytes), path.string(), overrides);
+RunFile RunFile::load(const std::filesystem::path& path, const Overrides& overrides,
+                      std::optional<int> launcher_ranks) {
+  return parse(read_text_file(path, kMostFileBytes), path.string(), overrides, launcher_ranks);
 }
 
-RunFile RunFile::parse(std::string_view text, const std::string& name, const Overrides& overrides) {
+RunFile RunFile::parse(std::string_view text, const std::string& name, const Overrides& overrides,
+                       std::optional<int> launcher_ranks) {
   return with_one_line_errors(
-      [&] { return RunFile(resolve_run(parse_source(text, name, false), name, overrides), name); });
+      [&] { return RunFile(resolve_run(parse_source(text, name, false), name, overrides, launcher_ranks), name); });
 }
 
 RunFile RunFile::from_overrides(const std::string& model, const Overrides& overrides) {
@@ -77,18 +55,18 @@ RunFile RunFile::from_overrides(const std::string& model, const Overrides& overr
   const bool is_config = std::filesystem::path(model).extension() == ".json";
   root.add(is_config ? "config_name" : "model_name_or_path", std::move(value));
   return with_one_line_errors(
-      [&] { return RunFile(resolve_run(std::move(root), "command line", overrides), "command line"); });
+      [&] { return RunFile(resolve_run(std::move(root), "command line", overrides, std::nullopt), "command line"); });
 }
 
 RunFile::RunFile(const ResolvedRun& run, std::string name) : name_(std::move(name)), config_(run.config) {
-  check_deepspeed_supported(run.settings);
-  check_supported(run.settings);
+  unsupported_ = one_line(find_unsupported(run.settings));
   const bool has_lora = !run.settings.at("lora").value.is_null();
   for (const auto& [key, setting] : run.settings.all()) {
     if (key.starts_with("lora.") && !has_lora) continue;
     origins_.emplace_back(
         key, std::pair(setting.value.dump(-1, ' ', false, Json::error_handler_t::replace), setting.origin));
   }
+  for (const auto& note : run.notes) log_note(note);
   for (const auto& warning : run.warnings) log_warning(warning);
 }
 
@@ -100,7 +78,12 @@ nlohmann::json RunFile::effective() const {
   return document;
 }
 
+void RunFile::require_supported() const {
+  if (!unsupported_.empty()) throw Error(unsupported_);
+}
+
 void RunFile::require_training_keys() const {
+  require_supported();
   const auto effective_values = effective();
   const auto setting = [&](const char* key) {
     const auto& entry = effective_values.at(key);

@@ -43,6 +43,13 @@ void put_report_to(RunConfig& config, const Json& value) { config.report_to_tens
 void put_recompute(RunConfig& config, const Json& value) {
   config.recompute = value == "full" ? Recompute::full : value == "selective" ? Recompute::selective : Recompute::none;
 }
+void put_reduction(RunConfig& config, const Json& value) {
+  config.reduction = value == "fast" ? ReductionOrder::fast : ReductionOrder::ordered;
+}
+template <auto Member>
+void put_offload(RunConfig& config, const Json& value) {
+  config.*Member = value == "cpu" ? OffloadDevice::cpu : value == "nvme" ? OffloadDevice::nvme : OffloadDevice::none;
+}
 void put_bf16(RunConfig& config, const Json& value) {
   if (value == true) config.precision = Precision::bf16;
 }
@@ -153,20 +160,24 @@ constexpr std::array kPrecision = {
 constexpr std::array kMemory = {
     RunKey{"gradient_checkpointing", Rule::boolean(), "false", nullptr, "", "true: `recompute: full`."},
     RunKey{"recompute", Rule::one_of(kRecompute), "\"none\"", put_recompute, "none|selective|full",
-           "Activations that the backward rebuilds: none; attention and activation functions; whole blocks."},
-    RunKey{"zero_stage", Rule::whole(0, 3), "0", nullptr, "0",
+           "Activations that the backward rebuilds: what one pass over others gives (norms, activation functions); "
+           "attention too; whole blocks."},
+    RunKey{"zero_stage", Rule::whole(0, 3), "0", put<&RunConfig::zero_stage>, "",
            "What ranks share: 1 optimizer states, 2 also gradients, 3 also weights."},
-    RunKey{"offload_optimizer", Rule::one_of(kOffload), "\"none\"", nullptr, "none", "Tier of optimizer states."},
-    RunKey{"offload_param", Rule::one_of(kOffload), "\"none\"", nullptr, "none", "Tier of weights."},
-    RunKey{"offload_activations", Rule::one_of(kOffload), "\"none\"", nullptr, "none",
-           "Tier of checkpointed activations."},
-    RunKey{"nvme_path", Rule::text().or_null(), "null", nullptr, "null", "Folder of what is offloaded to `nvme`."},
+    RunKey{"offload_optimizer", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_optimizer>, "",
+           "Tier of optimizer states and master weights."},
+    RunKey{"offload_param", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_param>, "",
+           "Tier of weights, which come to the device for each unit; with several ranks at `zero_stage: 3`."},
+    RunKey{"offload_activations", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_activations>, "",
+           "Tier of what the forward keeps for the backward."},
+    RunKey{"nvme_path", Rule::text().or_null(), "null", put<&RunConfig::nvme_path>, "",
+           "Folder of what is offloaded to `nvme`."},
     RunKey{"device_memory", Rule::bytes().or_null(), "null", put<&RunConfig::device_memory>, "",
            "Budget of the device; a run whose plan is larger is refused."},
     RunKey{"memory_budget", Rule::bytes().or_null(), "null", nullptr, "null", "Budget that `recompute: auto` keeps."},
 };
 constexpr std::array kLayout = {
-    RunKey{"ranks", Rule::whole(1, kMostRanks), "1", put<&RunConfig::ranks>, "1",
+    RunKey{"ranks", Rule::whole(1, kMostRanks), "1", put<&RunConfig::ranks>, "",
            "Threads that stand for ranks in one process; under MPI the launcher decides."},
     RunKey{"threads", Rule::whole(0, 4096), "0", put<&RunConfig::threads>, "",
            "Threads of a rank; 0: all cores of the process."},
@@ -175,7 +186,7 @@ constexpr std::array kLayout = {
     RunKey{"context_parallel", Rule::whole(1, kMostRanks), "1", nullptr, "1", "Ranks that share a row's tokens."},
     RunKey{"sequence_parallel", Rule::boolean(), "false", nullptr, "false",
            "Shares norms and dropout over the ranks of `tensor_parallel`."},
-    RunKey{"reduction", Rule::one_of(kReduction), "\"ordered\"", nullptr, "ordered",
+    RunKey{"reduction", Rule::one_of(kReduction), "\"ordered\"", put_reduction, "",
            "`ordered`: no bit depends on the number of ranks; `fast`: the library's order."},
 };
 constexpr std::array kDeepSpeed = {
@@ -286,18 +297,38 @@ bool is_among(const Json& value, std::string_view only) {
   }
 }
 
-void check_supported(const RunSettings& settings) {
+std::int64_t data_parallel_ranks(const RunSettings& settings) {
+  std::int64_t others = 1;
+  std::string names;
+  const auto& ranks = settings.at("ranks");
+  std::string where = ranks.origin;
+  for (const auto* key : {"tensor_parallel", "pipeline_parallel", "context_parallel"}) {
+    const auto& setting = settings.at(key);
+    if (setting.value == 1) continue;
+    others *= setting.value.get<std::int64_t>();
+    names += fmt::format("{}{} {} ({})", names.empty() ? "" : " x ", key, plain_text(setting.value), setting.origin);
+    if (!ranks.is_set) where = setting.origin;
+  }
+  const auto all = ranks.value.get<std::int64_t>();
+  if (all % others != 0) fail("{}: ranks is {}; expected a multiple of {}", where, all, names);
+  return all / others;
+}
+
+std::string find_unsupported(const RunSettings& settings) {
   for (const auto& subject : kSubjects) {
     for (const auto& key : subject.keys) {
       const auto& setting = settings.at(key.name);
       if (is_among(setting.value, key.only)) continue;
-      if (key.only == "null") fail("{}: this version does not have {} yet; leave it out", setting.origin, key.name);
+      if (key.only == "null") {
+        return fmt::format("{}: this version does not have {} yet; leave it out", setting.origin, key.name);
+      }
       std::string choices(key.only);
       std::replace(choices.begin(), choices.end(), '|', ',');
-      fail("{}: {} is {}, which this version does not have yet; it has {}", setting.origin, key.name,
-           plain_text(setting.value), choices);
+      return fmt::format("{}: {} is {}, which this version does not have yet; it has {}", setting.origin, key.name,
+                         plain_text(setting.value), choices);
     }
   }
+  return "";
 }
 
 }  // namespace heddle

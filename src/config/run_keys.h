@@ -35,7 +35,7 @@ std::vector<std::string_view> run_key_names(std::string_view section);
 /// A value and where it comes from.
 struct Setting {
   Json value;
-  std::string origin = "default";  // "run.yaml:14", "command line", "default", "deepspeed (ds.json)", ...
+  std::string origin = "default";  // "run.yaml:14", "command line", "launcher", "deepspeed (ds.json:3)", ...
   bool is_set = false;             // by the user; a default is not set
 };
 
@@ -56,8 +56,12 @@ class RunSettings {
   std::map<std::string, Setting, std::less<>> settings_;
 };
 
-/// Throws Error for the first key whose value this version does not have.
-void check_supported(const RunSettings& settings);
+/// Ranks that see different rows: ranks / (tensor_parallel x pipeline_parallel x context_parallel). Throws Error if
+/// that is no whole number.
+std::int64_t data_parallel_ranks(const RunSettings& settings);
+
+/// What to say of the first key whose value this version does not have; empty if it has all of them.
+std::string find_unsupported(const RunSettings& settings);
 
 /// True if `value`, as JSON without quotes, is one of the |-joined `only`, or if `only` is empty.
 bool is_among(const Json& value, std::string_view only);

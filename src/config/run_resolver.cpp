@@ -28,27 +28,10 @@ constexpr std::size_t kMostDeepSpeedBytes = std::size_t{16} << 20;
 /// Keys whose value may be a map, so that a dotted override can reach into it.
 bool is_section(std::string_view key) { return key == "lora" || key == "lr_scheduler_kwargs" || key == "deepspeed"; }
 
-/// Sets `path` below `node` (a.b.c), making the maps on the way.
-void set_path(SourceNode& node, std::string_view path, SourceNode value) {
-  const auto dot = path.find('.');
-  const std::string name(path.substr(0, dot));
-  auto* entry = node.find(name);
-  if (entry == nullptr) entry = &node.add(name, SourceNode{});
-  if (dot == std::string_view::npos) {
-    *entry = std::move(value);
-    return;
-  }
-  if (entry->kind != Kind::map) {
-    *entry = SourceNode{};
-    entry->kind = Kind::map;
-    entry->where = value.where;
-  }
-  set_path(*entry, path.substr(dot + 1), std::move(value));
-}
-
 class RunResolver {
  public:
-  RunResolver(SourceNode root, std::string name) : root_(std::move(root)), name_(std::move(name)) {}
+  RunResolver(SourceNode root, std::string name, std::optional<int> launcher_ranks)
+      : root_(std::move(root)), name_(std::move(name)), launcher_ranks_(launcher_ranks) {}
 
   ResolvedRun resolve(const RunFile::Overrides& overrides) {
     for (const auto& [key, text] : overrides) override_key(key, text);
@@ -58,10 +41,13 @@ class RunResolver {
       if (key != "deepspeed") read_key(key, node);
     }
     unite_recompute();
+    count_ranks();
     check_model();
     check_steps();
     const auto outcome = apply_deepspeed();
+    data_parallel_ranks(run_.settings);
     check_precision();
+    check_offload();
     store(outcome);
     finish_schedule(outcome);
     return std::move(run_);
@@ -96,6 +82,7 @@ class RunResolver {
       }
     } else if (node != nullptr && node->kind == Kind::map) {
       deepspeed_ = *node;
+      run_.settings.at("deepspeed") = {read_untyped(*node), node->where, true};
     } else if (node != nullptr && node->kind != Kind::null) {
       fail("{}: deepspeed is {}; expected a path or an object", node->where, describe(*node));
     } else if (deepspeed_overrides_.empty()) {
@@ -161,6 +148,17 @@ class RunResolver {
     }
   }
 
+  /// Under mpirun or srun the number of ranks is theirs.
+  void count_ranks() {
+    auto& ranks = run_.settings.at("ranks");
+    if (!launcher_ranks_) return;
+    if (ranks.is_set && ranks.value != *launcher_ranks_) {
+      fail("{}: ranks is {}, but the launcher started {}; leave ranks out under mpirun or srun", ranks.origin,
+           plain_text(ranks.value), *launcher_ranks_);
+    }
+    if (!ranks.is_set) ranks = {*launcher_ranks_, "launcher", true};
+  }
+
   void check_model() const {
     const auto& model = run_.settings.at("model_name_or_path");
     const auto& config = run_.settings.at("config_name");
@@ -185,16 +183,13 @@ class RunResolver {
   DeepSpeedOutcome apply_deepspeed() {
     if (!has_deepspeed_) return {};
     auto outcome = resolve_deepspeed(deepspeed_, run_.settings);
-    if (!outcome.without_effect.empty()) {
-      run_.warnings.push_back(
-          fmt::format("{}: accepted without effect: {}", deepspeed_name(), fmt::join(outcome.without_effect, ", ")));
+    const auto& file = run_.settings.at("deepspeed").value;
+    for (const auto& [why, keys] : outcome.without_effect) {
+      run_.notes.push_back(fmt::format("{}: without effect here: {} ({})",
+                                       file.is_string() ? file.get<std::string>() : "deepspeed", fmt::join(keys, ", "),
+                                       why));
     }
     return outcome;
-  }
-
-  std::string deepspeed_name() const {
-    const auto& path = run_.settings.at("deepspeed").value;
-    return path.is_null() ? "deepspeed" : path.get<std::string>();
   }
 
   void check_precision() const {
@@ -205,6 +200,14 @@ class RunResolver {
     }
   }
 
+  void check_offload() const {
+    if (run_.settings.at("nvme_path").is_set) return;
+    for (const auto* key : {"offload_optimizer", "offload_param", "offload_activations"}) {
+      const auto& setting = run_.settings.at(key);
+      if (setting.value == "nvme") fail("{}: {} is nvme; expected a folder in nvme_path", setting.origin, key);
+    }
+  }
+
   void store(const DeepSpeedOutcome& outcome) {
     for (const auto& subject : run_subjects()) {
       for (const auto& key : subject.keys) {
@@ -212,6 +215,7 @@ class RunResolver {
       }
     }
     run_.config.loss_scaling = outcome.loss_scaling;
+    run_.config.zero = outcome.zero;
   }
 
   void finish_schedule(const DeepSpeedOutcome& outcome) {
@@ -237,6 +241,7 @@ class RunResolver {
 
   SourceNode root_;
   std::string name_;
+  std::optional<int> launcher_ranks_;
   SourceNode deepspeed_;
   bool has_deepspeed_ = false;
   std::vector<std::pair<std::string, SourceNode>> deepspeed_overrides_;
@@ -245,8 +250,9 @@ class RunResolver {
 
 }  // namespace
 
-ResolvedRun resolve_run(SourceNode root, const std::string& name, const RunFile::Overrides& overrides) {
-  return RunResolver(std::move(root), name).resolve(overrides);
+ResolvedRun resolve_run(SourceNode root, const std::string& name, const RunFile::Overrides& overrides,
+                        std::optional<int> launcher_ranks) {
+  return RunResolver(std::move(root), name, launcher_ranks).resolve(overrides);
 }
 
 }  // namespace heddle

@@ -49,6 +49,23 @@ SourceNode& SourceNode::add(std::string name, SourceNode node) {
   return entries.back().node;
 }
 
+void set_path(SourceNode& node, std::string_view path, SourceNode value) {
+  const auto dot = path.find('.');
+  const std::string name(path.substr(0, dot));
+  auto* entry = node.find(name);
+  if (entry == nullptr) entry = &node.add(name, SourceNode{});
+  if (dot == std::string_view::npos) {
+    *entry = std::move(value);
+    return;
+  }
+  if (entry->kind != SourceNode::Kind::map) {
+    *entry = SourceNode{};
+    entry->kind = SourceNode::Kind::map;
+    entry->where = value.where;
+  }
+  set_path(*entry, path.substr(dot + 1), std::move(value));
+}
+
 SourceNode::Kind plain_scalar_kind(std::string_view text) {
   if (text.empty() || text == "~" || text == "null") return SourceNode::Kind::null;
   if (text == "true" || text == "false") return SourceNode::Kind::boolean;

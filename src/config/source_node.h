@@ -38,6 +38,9 @@ struct SourceEntry {
   SourceNode node;
 };
 
+/// Sets `path` (a.b.c) below `node`, making the maps on the way; what was there is replaced.
+void set_path(SourceNode& node, std::string_view path, SourceNode value);
+
 /// An unquoted YAML scalar: null (empty, ~, null), true, false, a number, else text. Numbers are JSON's and those that
 /// YAML 1.2 adds (+1, .5, 5.), also 1e-3, which YAML 1.1 takes for text. Not numbers: 010, 0x10, 1_000, .inf, .nan.
 SourceNode::Kind plain_scalar_kind(std::string_view text);

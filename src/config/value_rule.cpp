@@ -239,4 +239,15 @@ Json read_value(const SourceNode& node, const ValueRule& rule, const std::string
   return nullptr;
 }
 
+Json read_untyped(const SourceNode& node) {
+  if (node.kind == Kind::null) return nullptr;
+  if (node.kind == Kind::boolean) return node.text == "true";
+  if (node.kind == Kind::number) return read_number(node, ValueRule::number(-ValueRule::kUnbounded), "a number");
+  if (node.kind == Kind::text) return node.text;
+  auto value = node.kind == Kind::list ? Json::array() : Json::object();
+  for (const auto& item : node.items) value.push_back(read_untyped(item));
+  for (const auto& [name, entry] : node.entries) value[name] = read_untyped(entry);
+  return value;
+}
+
 }  // namespace heddle

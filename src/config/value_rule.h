@@ -56,6 +56,9 @@ struct ValueRule {
 /// integer), data_files as [{"path", "weight"}]. Throws Error "WHERE: KEY is FOUND; expected ...".
 Json read_value(const SourceNode& node, const ValueRule& rule, const std::string& key);
 
+/// The value as it was written, where no rule says what it must be: a map as an object.
+Json read_untyped(const SourceNode& node);
+
 /// "a whole number from 1 to 8", "none, selective or full": for errors and docs.
 std::string describe(const ValueRule& rule);
 

@@ -2,28 +2,15 @@
 //   HEDDLE_WRITE_DOCS=1 test_config --gtest_filter='RunFileReference.*'
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 
-#include "config/deepspeed_keys.h"
+#include "config/generated_docs.h"
 #include "config/run_keys.h"
 #include "config/schedule_names.h"
-#include "formats/files.h"
+#include "formats/json.h"
 
 namespace heddle {
 namespace {
-
-constexpr std::string_view kBegin = "<!-- generated from the tables in src/config: begin -->\n";
-constexpr std::string_view kEnd = "<!-- generated from the tables in src/config: end -->\n";
-
-std::filesystem::path page() { return std::filesystem::path(HEDDLE_SOURCE_DIR) / "docs/run-file.md"; }
-
-/// A | in a cell would end it.
-std::string cell(std::string text) {
-  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, ", ");
-  return text;
-}
 
 std::string limit(std::string_view only) {
   if (only.empty()) return "";
@@ -65,45 +52,9 @@ std::string schedules() {
   return text;
 }
 
-std::string effect_of(const DeepSpeedKey& key) {
-  if (key.is_free_form) return "refused, unless its `enabled` is false";
-  if (!key.without_effect.empty()) return fmt::format("accepted without effect: {}", key.without_effect);
-  if (key.run_key.empty() && !key.only.empty()) return fmt::format("only {}", cell(std::string(key.only)));
-  std::string text = key.run_key.empty() ? "honoured" : fmt::format("as `{}`", key.run_key);
-  const auto* run_key = key.run_key.empty() ? nullptr : find_run_key(key.run_key);
-  return text + limit(run_key == nullptr ? key.only : run_key->only);
-}
-
-std::string keys_of_deepspeed() {
-  std::string text = "\n### Keys of DeepSpeed's JSON\n\n| key | value | what it does here |\n|---|---|---|\n";
-  for (const auto& key : deepspeed_keys()) {
-    const bool is_section = key.rule.type == ValueRule::Type::map;
-    if (is_section && !key.is_free_form) continue;
-    const auto value = is_section ? "an object" : describe(key.rule);
-    const bool may_be_auto = key.automatic != DeepSpeedKey::Auto::none;
-    text += fmt::format("| `{}` | {}{} | {} |\n", key.path, cell(value), may_be_auto ? ", `auto`" : "", effect_of(key));
-  }
-  text += "\n| former name | now |\n|---|---|\n";
-  for (const auto& rename : deepspeed_renames()) {
-    text += fmt::format("| `{}` | `{}`{} |\n", rename.old_path, rename.new_path,
-                        rename.is_switch ? ": true is `cpu`, false `none`" : "");
-  }
-  return text;
-}
-
 TEST(RunFileReference, DocsAreWhatTheTablesSay) {
-  const auto generated = keys_of_run_file() + schedules() + keys_of_deepspeed() + "\n";
-  auto text = read_text_file(page());
-  const auto begin = text.find(kBegin), end = text.find(kEnd);
-  ASSERT_NE(begin, std::string::npos);
-  ASSERT_NE(end, std::string::npos);
-  const auto first = begin + kBegin.size();
-  if (std::getenv("HEDDLE_WRITE_DOCS") != nullptr) {
-    text.replace(first, end - first, generated);
-    write_text_file(page(), text);
-    return;
-  }
-  EXPECT_EQ(text.substr(first, end - first), generated) << "run this test with HEDDLE_WRITE_DOCS=1";
+  expect_generated("docs/run-file.md", "generated from the tables in src/config",
+                   keys_of_run_file() + schedules() + "\n");
 }
 
 }  // namespace

@@ -32,6 +32,16 @@ std::string error_of(const std::string& text, const RunFile::Overrides& override
   return "accepted";
 }
 
+/// What whoever computes with the run says of it; empty: nothing.
+std::string unsupported_of(const RunFile& run) {
+  try {
+    run.require_supported();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
 TEST(RunFile, ReadsYamlIntoTheConfig) {
   const auto run = parse(R"(
 model_name_or_path: some/model   # a comment
@@ -262,38 +272,59 @@ TEST(RunFile, ScheduleArgumentsAreChecked) {
   EXPECT_THAT(with("cosine", "3"), HasSubstr("lr_scheduler_kwargs is 3"));
 }
 
-TEST(RunFile, AbsentFeaturesAreRefusedInOneLine) {
-  for (const auto* text : {"zero_stage: 2",
-                           "offload_optimizer: cpu",
-                           "offload_param: nvme",
-                           "offload_activations: cpu",
-                           "nvme_path: swap",
-                           "tensor_parallel: 2",
-                           "pipeline_parallel: 2",
-                           "context_parallel: 2",
-                           "sequence_parallel: true",
-                           "ranks: 2",
-                           "reduction: fast",
-                           "lora: {r: 4}",
-                           "load_in_4bit: true",
-                           "bnb_4bit_quant_type: nf4",
-                           "train_on: last",
-                           "assistant_only_loss: true",
-                           "completion_only_loss: true",
-                           "recompute: auto",
-                           "memory_budget: 1GiB",
-                           "adapter_name_or_path: a",
-                           "save_async: true"}) {
+TEST(RunFile, AbsentFeaturesAreResolvedButRefusedInOneLineByWhoComputes) {
+  for (const auto* text : {"tensor_parallel: 2", "pipeline_parallel: 2", "context_parallel: 2",
+                           "sequence_parallel: true", "lora: {r: 4}", "load_in_4bit: true", "bnb_4bit_quant_type: nf4",
+                           "train_on: last", "assistant_only_loss: true", "completion_only_loss: true",
+                           "recompute: auto", "memory_budget: 1GiB", "adapter_name_or_path: a", "save_async: true"}) {
     const std::string key(text, std::string(text).find(':'));
-    EXPECT_THAT(error_of(text),
+    const auto run = parse(fmt::format("{{{}, ranks: 2}}", text));
+    EXPECT_EQ(run.effective().at(key).at("origin"), "run.yaml:1");
+    EXPECT_THAT(unsupported_of(run),
                 AllOf(StartsWith("run.yaml:1: "), HasSubstr("this version does not have"), HasSubstr(key)))
         << text;
   }
   for (const auto* text :
-       {"zero_stage: 0", "offload_optimizer: none", "tensor_parallel: 1", "ranks: 1", "lora: null",
-        "reduction: ordered", "load_in_4bit: false", "train_on: all", "completion_only_loss: false"}) {
-    EXPECT_EQ(error_of(text), "accepted");
+       {"offload_optimizer: none", "tensor_parallel: 1", "lora: null", "load_in_4bit: false", "train_on: all",
+        "completion_only_loss: false", "zero_stage: 3", "ranks: 2", "reduction: fast"}) {
+    EXPECT_EQ(unsupported_of(parse(text)), "");
   }
+}
+
+TEST(RunFile, TheLauncherDecidesTheRanks) {
+  const auto ranks_of = [](const std::string& text, std::optional<int> launcher) {
+    return RunFile::parse(text, "run.yaml", {}, launcher);
+  };
+  EXPECT_EQ(ranks_of("ranks: 3", std::nullopt).config().ranks, 3);
+  EXPECT_EQ(ranks_of("seed: 1", std::nullopt).config().ranks, 1);
+  EXPECT_EQ(ranks_of("seed: 1", 4).config().ranks, 4);
+  EXPECT_EQ(ranks_of("seed: 1", 4).effective().at("ranks").at("origin"), "launcher");
+  EXPECT_EQ(ranks_of("ranks: 4", 4).config().ranks, 4);
+  // train_batch_size 24 = micro batch x accumulation 2 x ranks
+  const std::string triple = "deepspeed: {train_batch_size: 24, gradient_accumulation_steps: 2}";
+  EXPECT_EQ(ranks_of(triple, 4).config().per_device_train_batch_size, 3);
+  EXPECT_EQ(ranks_of(triple, std::nullopt).config().per_device_train_batch_size, 12);
+  try {
+    ranks_of("ranks: 2", 4);
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), AllOf(StartsWith("run.yaml:1: ranks is 2"), HasSubstr("the launcher started 4")));
+  }
+}
+
+TEST(RunFile, NvmeNeedsAFolder) {
+  for (const auto* key : {"offload_optimizer", "offload_param", "offload_activations"}) {
+    EXPECT_THAT(error_of(fmt::format("{}: nvme", key)),
+                AllOf(StartsWith("run.yaml:1: "), HasSubstr(key), HasSubstr("nvme_path")));
+    EXPECT_EQ(error_of(fmt::format("{{{}: nvme, nvme_path: swap}}", key)), "accepted");
+    EXPECT_EQ(error_of(fmt::format("{}: cpu", key)), "accepted");
+  }
+}
+
+TEST(RunFile, RanksAreSharedEvenly) {
+  EXPECT_THAT(error_of("{ranks: 6, tensor_parallel: 2, pipeline_parallel: 2}"),
+              AllOf(HasSubstr("ranks is 6"), HasSubstr("tensor_parallel 2"), HasSubstr("pipeline_parallel 2")));
+  EXPECT_EQ(error_of("{ranks: 8, tensor_parallel: 2, pipeline_parallel: 2}"), "accepted");
 }
 
 TEST(RunFile, WrongNamesComeBeforeAbsentFeatures) {
