@@ -3,79 +3,50 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/dtype.h"
+#include "checkpoint/manifest.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
 /// A checkpoint is a folder checkpoint-STEP:
-///   manifest.json        format version, step, training state, and for each logical tensor its type, global shape and
-///   the
-///                        pieces that make it up: {file, begin, end} in elements of the flattened tensor, XXH3 of the
-///                        bytes
-///   state-RRRRR.safetensors  the pieces that rank R wrote
-///   config.json, ...     the files of the model, so that the folder names its model
+///   manifest.json            its own checksum, format version, step, training state; of each logical tensor the type,
+///                            the global shape and the pieces that make it up, {file, begin, end} in elements of the
+///                            flattened tensor; of each file the size and the checksums of its chunks
+///   state-RRRRR.safetensors  the pieces that rank R wrote; frozen-RRRRR.safetensors: of what training does not change
+///   config.json, ...         the files of the model, so that the folder names its model
 /// Tensors are logical (weights/NAME in fp32, exp_avg/NAME, exp_avg_sq/NAME), so that any layout can read them.
-/// It is written aside as .checkpoint-STEP.partial, synced and renamed: what has the final name is whole.
+/// docs/checkpoints.md has the whole format.
 namespace heddle {
 
-/// A tensor to save; the memory is the caller's.
-struct CheckpointTensor {
-  std::string name;
-  DType dtype = DType::f32;
-  std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;
-};
+/// Whether the folder says that it is one, whole or not.
+bool is_checkpoint(const std::filesystem::path& folder);
 
-/// Writes OUTPUT_DIR/checkpoint-STEP and returns its path. Checks the free space first. `files` are copied in.
-std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, std::int64_t step,
-                                      std::span<const CheckpointTensor> tensors, const Json& state,
-                                      std::span<const std::filesystem::path> files);
-
-/// A checkpoint opened for reading: the manifest is checked against the files; checksums as tensors are read.
+/// A checkpoint opened for reading. Opening checks the manifest, and each file's size and header; verify() the rest.
 class Checkpoint {
  public:
   /// Throws Error naming the file and what is wrong with it.
   explicit Checkpoint(std::filesystem::path folder);
   const std::filesystem::path& folder() const { return folder_; }
-  std::int64_t step() const { return step_; }
-  const Json& state() const { return state_; }
-  /// Compares every checksum.
-  void verify() const;
-  /// Copies the tensor; type and bytes must be those saved.
-  void read(const std::string& name, DType dtype, std::span<std::byte> target) const;
+  std::int64_t step() const { return manifest_.step; }
+  const Json& state() const { return manifest_.state; }
+  const std::map<std::string, SavedTensor>& tensors() const { return manifest_.tensors; }
+  const Manifest& manifest() const { return manifest_; }
+
+  /// Reads the elements [begin, end) of the flattened tensor, and no other bytes, converted to `type` (floating types).
+  /// Throws Error for a tensor that is absent or has fewer elements.
+  void read(const std::string& name, std::int64_t begin, std::int64_t end, DType type,
+            std::span<std::byte> target) const;
+
+  /// Compares checksums: all of them, or the share of rank `part` of `parts`.
+  void verify(int part = 0, int parts = 1) const;
 
  private:
-  struct Piece {
-    std::size_t file;
-    std::uint64_t begin, end;  // elements
-    std::string checksum;
-  };
-  struct Entry {
-    DType dtype;
-    std::vector<std::int64_t> shape;
-    std::vector<Piece> pieces;
-  };
-  std::span<const std::byte> checked_bytes(const std::string& name, const Piece& piece) const;
-
   std::filesystem::path folder_;
-  std::int64_t step_ = 0;
-  Json state_;
-  std::map<std::string, Entry> entries_;
-  std::vector<SafetensorsFile> files_;
+  Manifest manifest_;
+  std::map<std::string, SafetensorsFile> files_;  // those with pieces
 };
-
-/// Steps of the checkpoint folders in output_dir, newest first.
-std::vector<std::int64_t> checkpoint_steps(const std::filesystem::path& output_dir);
-
-/// The newest checkpoint that is whole; damaged ones are named in a warning and passed over.
-std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& output_dir);
-
-/// Removes the oldest beyond `keep` (0 keeps all), and what interrupted saves left.
-void remove_old_checkpoints(const std::filesystem::path& output_dir, std::int64_t keep);
 
 }  // namespace heddle

@@ -24,6 +24,9 @@ void add_tokenize(CLI::App& program, Outcome& outcome);
 void add_config(CLI::App& program, Outcome& outcome);
 void add_data(CLI::App& program, Outcome& outcome);
 void add_inspect(CLI::App& program, Outcome& outcome);
+void add_bench(CLI::App& program, Outcome& outcome);
+void add_export(CLI::App& program, Outcome& outcome);
+void add_import(CLI::App& program, Outcome& outcome);
 
 /// "--KEY VALUE" and "--KEY=VALUE" of the command line, as overrides of the run file. Throws UsageError for others.
 RunFile::Overrides parse_overrides(const std::vector<std::string>& words);

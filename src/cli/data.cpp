@@ -33,6 +33,7 @@ void print_example(const Example& example, const Tokenizer* tokenizer) {
 
 void show(const Options& options, const RunFile::Overrides& overrides) {
   const RunFile file = RunFile::load(options.path, overrides);
+  file.require_supported();
   const RunConfig& run = file.config();
   if (run.train_file.empty()) fail("{}: train_file is absent; `data` shows its rows", options.path);
   const ModelSource model = open_run_model(run);

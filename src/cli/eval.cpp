@@ -5,6 +5,7 @@
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/open_model.h"
+#include "comm/job.h"
 #include "formats/json.h"
 #include "train/evaluate.h"
 
@@ -45,7 +46,8 @@ void eval(const Options& options) {
   const CompiledRun compiled =
       compile_evaluation(model.config, chosen_type(options.bf16, options.fp16), capacity, longest, threads);
   LoadedModel loaded(model, compiled);
-  const auto result = evaluate(loaded.executor, static_cast<std::size_t>(compiled.evaluate), dataset, options.rows);
+  const auto result =
+      evaluate(loaded.executor, static_cast<std::size_t>(compiled.evaluate), dataset, options.rows, *alone());
   if (options.json) {
     const Json document = {
         {"loss", result.loss}, {"perplexity", result.perplexity()}, {"num_tokens", result.num_tokens}};

@@ -58,7 +58,7 @@ void run(const Options& options) {
                                                   length + options.max_new_tokens, threads);
   LoadedModel loaded(model, compiled);
   const auto ids = generate(loaded.executor, static_cast<std::size_t>(compiled.generate), prompt,
-                            options.max_new_tokens, end_ids(model), options.sampling);
+                            options.max_new_tokens, end_ids(model), options.sampling, compiled.cache_limits);
   const std::string text = tokenizer->decode(ids, true);
   if (options.json) {
     // Text that stops inside a character cannot be JSON; such bytes are shown as U+FFFD, the ids say all.

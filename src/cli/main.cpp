@@ -13,9 +13,9 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", "heddle " HEDDLE_VERSION);
   program.require_subcommand(1);
   heddle::cli::Outcome outcome;
-  for (auto* add :
-       {heddle::cli::add_train, heddle::cli::add_plan, heddle::cli::add_eval, heddle::cli::add_generate,
-        heddle::cli::add_tokenize, heddle::cli::add_config, heddle::cli::add_data, heddle::cli::add_inspect}) {
+  for (auto* add : {heddle::cli::add_train, heddle::cli::add_plan, heddle::cli::add_eval, heddle::cli::add_generate,
+                    heddle::cli::add_tokenize, heddle::cli::add_config, heddle::cli::add_data, heddle::cli::add_inspect,
+                    heddle::cli::add_export, heddle::cli::add_import, heddle::cli::add_bench}) {
     add(program, outcome);
   }
   try {

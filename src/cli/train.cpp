@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 
+#include "base/log.h"
 #include "cli/commands.h"
+#include "comm/job.h"
 
 namespace heddle::cli {
 
@@ -12,7 +14,9 @@ void add_train(CLI::App& program, Outcome& outcome) {
   command->footer(
       "--KEY VALUE overrides any key of the run file; nested keys with a dot (--lr_scheduler_kwargs.min_lr 1e-5).");
   command->callback([command, path, &outcome] {
-    outcome.exit_code = train(RunFile::load(*path, parse_overrides(command->remaining())));
+    if (launched_rank() > 0) mute_thread_log();  // rank 0 says it all
+    const auto ranks = is_launched() ? std::optional(launched_size()) : std::nullopt;
+    outcome.exit_code = train(RunFile::load(*path, parse_overrides(command->remaining()), ranks));
   });
 }
 

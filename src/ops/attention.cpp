@@ -50,7 +50,7 @@ std::vector<Operation> attention_operations() {
            .infer = infer,
            .flops = flops,
            .backward = backward,
-           .is_cheap_to_recompute = true},
+           .recomputed = Recomputed::selective},
           {.name = "attention_backward", .inputs = 7, .outputs = 5, .infer = infer_backward, .flops = backward_flops},
           {.name = "kv_append", .inputs = 1, .outputs = 1, .infer = infer_append, .flops = detail::no_flops}};
 }

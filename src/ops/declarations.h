@@ -15,5 +15,6 @@ std::vector<Operation> activation_operations();
 std::vector<Operation> elementwise_operations();
 std::vector<Operation> cross_entropy_operations();
 std::vector<Operation> optimizer_operations();
+std::vector<Operation> movement_operations();
 
 }  // namespace heddle

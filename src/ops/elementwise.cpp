@@ -76,7 +76,7 @@ std::vector<Operation> elementwise_operations() {
            .flops = detail::flops_per_element<12>,
            .backward = backward_dropout,
            .in_place = {{0, 0}},
-           .is_cheap_to_recompute = true},
+           .recomputed = Recomputed::always},
           {.name = "split",
            .inputs = 1,
            .outputs = 1,

@@ -42,6 +42,7 @@ struct Scalars {
   std::int64_t past = 0;            ///< generation: positions already in the key-value cache
   std::uint64_t seed = 0;           ///< of the run; key of all random streams
   std::uint64_t micro_batch = 0;    ///< index of the micro-batch since the start of training, for dropout
+  int active_ranks = 1;             ///< ranks with rows in this round of micro-batches; the others only take part
   bool first_micro_batch = true;    ///< of its optimizer step: gradients are overwritten, later ones are added
   float gradient_scale = 1.0f;      ///< loss scale / supervised tokens of the whole optimizer step
   float inverse_loss_scale = 1.0f;  ///< 1 / loss scale (1 unless fp16)

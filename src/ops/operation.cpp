@@ -13,9 +13,9 @@ struct Table {
 const Table& table() {
   static const Table made = [] {
     Table t;
-    for (auto* declare :
-         {embedding_operations, linear_operations, norm_operations, rope_operations, attention_operations,
-          activation_operations, elementwise_operations, cross_entropy_operations, optimizer_operations}) {
+    for (auto* declare : {embedding_operations, linear_operations, norm_operations, rope_operations,
+                          attention_operations, activation_operations, elementwise_operations, cross_entropy_operations,
+                          optimizer_operations, movement_operations}) {
       for (auto& operation : declare()) t.operations.push_back(std::move(operation));
     }
     for (const auto& operation : t.operations) t.pointers.push_back(&operation);

@@ -30,6 +30,10 @@ struct ValueType {
 
 class BackwardContext;
 
+/// Degrees of recomputation. `always`: one pass over operands that the backward needs anyway (norms, activation
+/// functions): it costs a few parts in a thousand of a step and saves as much memory as its results take.
+enum class Recomputed : std::uint8_t { always, selective, full };
+
 /// What the passes need to know of an operation: result types, cost, gradient. Operands are listed in operations.md.
 struct Operation {
   std::string_view name;
@@ -45,8 +49,10 @@ struct Operation {
   bool backward_replaces_forward = false;
   /// {output, input}: the output may lie where the input lay, if nothing else needs the input.
   std::vector<std::pair<int, int>> in_place = {};
-  /// Worth computing again instead of keeping (recompute: selective): attention, activation functions, norms.
-  bool is_cheap_to_recompute = false;
+  /// Done by the communicator or the tiers, not by a kernel; takes any number of operands.
+  bool moves_data = false;
+  /// From which degree of recomputation on the backward computes the results again instead of keeping them.
+  Recomputed recomputed = Recomputed::full;
 };
 
 /// The operation of that name; throws Error if there is none.

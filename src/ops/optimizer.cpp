@@ -1,5 +1,6 @@
 #include "ops/declarations.h"
 
+// accumulate_gradient: what a micro-batch adds to the gradient of its optimizer step, where it is not made in place.
 // sum_of_squares, gradient_norm: the global norm before clipping, and the factor that unscales and clips.
 // adamw: AdamW with decoupled decay (Loshchilov, Hutter 2019, arXiv:1711.05101), one pass over
 // gradient, moments, master weights and weights: reads 4 x 4 bytes, writes 3 x 4 (+2) bytes for each parameter.
@@ -11,7 +12,12 @@ std::vector<ValueType> infer_updates(std::span<const ValueType>, const Attribute
 }  // namespace
 
 std::vector<Operation> optimizer_operations() {
-  return {{.name = "sum_of_squares",
+  return {{.name = "accumulate_gradient",
+           .inputs = 1,
+           .outputs = 1,
+           .infer = infer_updates,
+           .flops = detail::flops_per_element<1>},
+          {.name = "sum_of_squares",
            .inputs = 1,
            .outputs = 1,
            .infer = infer_updates,

@@ -11,8 +11,9 @@ namespace {
 // while the workspace stays small beside the weights it serves.
 std::int64_t cross_entropy_chunk(std::int64_t tokens, std::int64_t vocabulary) {
   constexpr std::int64_t kElements = std::int64_t{16} << 20;
-  const std::int64_t rows = std::clamp<std::int64_t>(kElements / vocabulary, 64, 1024);
-  return std::min(rows, tokens);
+  const std::int64_t most = std::clamp<std::int64_t>(kElements / vocabulary, 64, 1024);
+  const std::int64_t chunks = std::max<std::int64_t>(1, (tokens + most - 1) / most);
+  return (tokens + chunks - 1) / chunks;  // even ones: a short last one would pay for packing all the same
 }
 
 }  // namespace

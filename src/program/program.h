@@ -40,23 +40,26 @@ struct Buffer {
   BufferClass buffer_class = BufferClass::activations;
   Tier tier = Tier::device;
   bool is_persistent = false;    ///< lives from one execution to the next, and in all programs that name its label
+  bool is_carried = false;       ///< persistent, but only from its first use in the first of these programs to the last
   int view_of = -1;              ///< root buffer; -1 for a root
   std::int64_t view_offset = 0;  ///< bytes from the root's start
   bool needs_gradient = false;   ///< something trainable lies behind it
 
-  // Set by the allocate pass, for roots.
+  // Set by the allocate pass, for roots, as is is_carried.
   int first_use = -1, last_use = -1;  ///< indices of instructions
   int storage = -1;                   ///< the root in whose memory it lies (itself, unless computed in place)
   std::int64_t offset = -1;           ///< bytes from the start of the tier's arena
 
   std::int64_t bytes() const { return type.bytes(); }
+  /// Whether its memory serves others outside first_use to last_use.
+  bool is_timed() const { return !is_persistent || is_carried; }
 };
 
 /// One fused kernel, collective or transfer. Operands are indices of buffers, -1 where absent.
 struct Instruction {
   const Operation* operation = nullptr;
-  std::vector<int> inputs, outputs;
-  Attributes attributes;
+  std::vector<int> inputs = {}, outputs = {};
+  Attributes attributes = {};
   Queue queue = Queue::compute;
   Phase phase = Phase::forward;
   int unit = 0;  ///< index into StepProgram::units

@@ -53,7 +53,8 @@ std::size_t address_space_available() {
 
 }  // namespace
 
-Arena::Arena(std::size_t bytes, const std::string& what) : bytes_(std::max<std::size_t>(bytes, 1)) {
+Arena::Arena(std::size_t bytes, const std::string& what) : bytes_(bytes) {
+  if (bytes == 0) return;
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     fail("{}: the system refused {} of memory: {}", what, format_bytes(bytes_), std::strerror(errno));
@@ -63,7 +64,9 @@ Arena::Arena(std::size_t bytes, const std::string& what) : bytes_(std::max<std::
   data_ = static_cast<std::byte*>(memory);
 }
 
-Arena::~Arena() { munmap(data_, bytes_); }
+Arena::~Arena() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
 
 std::size_t available_memory() {
   return std::min({meminfo_available(), cgroup_available(), address_space_available()});

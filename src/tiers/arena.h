@@ -5,8 +5,8 @@
 
 namespace heddle {
 
-/// One stretch of zeroed memory for a tier, taken once before the run. Throws Error naming `what` and the bytes if the
-/// system will not give them.
+/// One stretch of zeroed memory for a tier, taken once before the run; none for 0 bytes. Throws Error naming `what` and
+/// the bytes if the system will not give them.
 class Arena {
  public:
   Arena(std::size_t bytes, const std::string& what);

@@ -1,5 +1,7 @@
 #include "train/compile.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/threads.h"
 #include "models/model.h"
@@ -26,11 +28,32 @@ void check_positions(const ModelConfig& model, std::int64_t max_length) {
   }
 }
 
+/// Room in which a product packs its larger operand: whole where that fits into kSharedScratchBytes, and what any
+/// product needs where operands are small.
+std::uint64_t shared_scratch_bytes(const std::vector<StepProgram>& programs) {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20, kMost = kSharedScratchBytes;
+  std::int64_t elements = 0;
+  for (const auto& program : programs) {
+    for (const auto& instruction : program.instructions) {
+      if (instruction.operation->moves_data || instruction.phase == Phase::update) continue;
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+        for (const int id : *operands) {
+          if (id >= 0) elements = std::max(elements, program.at(id).type.shape.elements());
+        }
+      }
+    }
+  }
+  // In f32, and a quarter more for rows that are padded to whole tiles.
+  const std::int64_t bytes = elements < kMost ? elements * 5 : kMost;
+  return static_cast<std::uint64_t>(std::clamp(bytes, kLeast, kMost) / 64 * 64);
+}
+
 void allocate_all(CompiledRun& compiled) {
   std::vector<StepProgram*> programs;
   for (auto& program : compiled.programs) programs.push_back(&program);
-  compiled.plan =
-      allocate(programs, kSharedScratchBytes + static_cast<std::uint64_t>(compiled.threads) * kScratchBytesPerThread);
+  const std::uint64_t shared = shared_scratch_bytes(compiled.programs);
+  compiled.plan = allocate(programs, shared + static_cast<std::uint64_t>(compiled.threads) * kScratchBytesPerThread);
+  compiled.plan.shared_scratch_bytes = shared;
 }
 
 int append(CompiledRun& compiled, StepProgram program) {
@@ -39,10 +62,10 @@ int append(CompiledRun& compiled, StepProgram program) {
 }
 
 StepProgram build(CompiledRun& compiled, const ModelConfig& model, ProgramBuilder::Options options,
-                  std::int64_t max_length, bool is_trained = false) {
+                  bool is_trained = false) {
   options.activation_type = compiled.activation_type;
   ProgramBuilder builder(std::move(options), compiled.parameters);
-  emit_model(builder, model, max_length);
+  emit_model(builder, model);
   StepProgram program = builder.take();
   // A training program is fused once it has its backward: the passes before see plain operations.
   if (!is_trained) fuse(program);
@@ -65,36 +88,69 @@ DType activation_type(Precision precision) {
   }
 }
 
-int threads_of(const RunConfig& run) { return run.threads > 0 ? run.threads : available_cores(); }
+int threads_of(const RunConfig& run) {
+  return run.threads > 0 ? run.threads : std::max(1, available_cores() / run.ranks);
+}
+
+Sharding sharding_of(const RunConfig& run, int rank) {
+  return {.stage = run.zero_stage,
+          .ranks = run.ranks,
+          .rank = rank,
+          .accumulation = run.gradient_accumulation_steps,
+          .is_ordered = run.reduction == ReductionOrder::ordered,
+          .overlaps = run.zero.overlap_comm,
+          // Where weights are offloaded, small ones are too.
+          .persistence_threshold = run.offload_param == OffloadDevice::none ? run.zero.param_persistence_threshold : 0};
+}
+
+Offload offload_of(const RunConfig& run) {
+  if (run.offload_param != OffloadDevice::none && run.ranks > 1 && run.zero_stage != 3) {
+    fail("offload_param is set, and {} ranks at zero_stage {} hold the weights whole; expected zero_stage 3", run.ranks,
+         run.zero_stage);
+  }
+  constexpr std::array kTiers = {Tier::device, Tier::host, Tier::nvme};
+  const auto tier = [&](OffloadDevice device) { return kTiers[static_cast<std::size_t>(device)]; };
+  // Gradients go to host memory with the optimizer, which reads them there; where ranks hold them whole, they stay.
+  const bool moves_gradients = run.offload_optimizer != OffloadDevice::none && (run.ranks == 1 || run.zero_stage >= 2);
+  return {.parameters = tier(run.offload_param),
+          .optimizer = tier(run.offload_optimizer),
+          .gradients = moves_gradients ? Tier::host : Tier::device,
+          .activations = tier(run.offload_activations)};
+}
 
 CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, StreamCapacity train,
-                             std::optional<StreamCapacity> validation) {
+                             std::optional<StreamCapacity> validation, int rank) {
   check_positions(model, run.max_length);
   CompiledRun compiled;
   compiled.activation_type = activation_type(run.precision);
   compiled.threads = threads_of(run);
+  compiled.sharding = sharding_of(run, rank);
   StepProgram step =
       build(compiled, with_dropout_of(model, run),
-            {.name = "micro-batch", .token_capacity = train.tokens, .document_capacity = train.documents},
-            run.max_length, true);
+            {.name = "micro-batch", .token_capacity = train.tokens, .document_capacity = train.documents}, true);
   differentiate(step);
   constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full};
   recompute(step, kModes[static_cast<std::size_t>(run.recompute)]);
   fuse(step);
-  accumulate(step);
+  accumulate(step, run.gradient_accumulation_steps == 1);
+  const Offload moved = offload_of(run);
+  shard(step, compiled.sharding, moved.gradients);
+  offload(step, moved);
   compiled.micro_batch = append(compiled, std::move(step));
-  compiled.norm = append(compiled, make_norm_program(compiled.parameters));
+  compiled.norm = append(compiled, make_norm_program(compiled.parameters, compiled.sharding, moved));
   compiled.update = append(compiled, make_adamw_program(compiled.parameters, compiled.activation_type,
                                                         {.beta1 = run.adam_beta1,
                                                          .beta2 = run.adam_beta2,
                                                          .epsilon = run.adam_epsilon,
-                                                         .weight_decay = run.weight_decay}));
+                                                         .weight_decay = run.weight_decay},
+                                                        compiled.sharding, moved));
   if (validation) {
-    compiled.evaluate = append(
-        compiled,
+    StepProgram evaluation =
         build(compiled, without_dropout(model),
-              {.name = "evaluation", .token_capacity = validation->tokens, .document_capacity = validation->documents},
-              run.max_length));
+              {.name = "evaluation", .token_capacity = validation->tokens, .document_capacity = validation->documents});
+    shard(evaluation, compiled.sharding);
+    offload(evaluation, moved);
+    compiled.evaluate = append(compiled, std::move(evaluation));
   }
   allocate_all(compiled);
   return compiled;
@@ -109,8 +165,7 @@ CompiledRun compile_evaluation(const ModelConfig& model, DType activation, Strea
   compiled.evaluate =
       append(compiled,
              build(compiled, without_dropout(model),
-                   {.name = "evaluation", .token_capacity = capacity.tokens, .document_capacity = capacity.documents},
-                   max_length));
+                   {.name = "evaluation", .token_capacity = capacity.tokens, .document_capacity = capacity.documents}));
   allocate_all(compiled);
   return compiled;
 }
@@ -121,12 +176,16 @@ CompiledRun compile_generation(const ModelConfig& model, DType activation, std::
   CompiledRun compiled;
   compiled.activation_type = activation;
   compiled.threads = threads;
+  compiled.cache_limits = key_cache_limits(model);
+  std::int64_t tokens = prompt_tokens;
+  for (const std::int64_t limit : compiled.cache_limits) {
+    if (limit < cache_positions) tokens = std::max(tokens, limit + 1);
+  }
   compiled.generate = append(compiled, build(compiled, without_dropout(model),
                                              {.name = "generation",
                                               .purpose = ProgramBuilder::Purpose::generation,
-                                              .token_capacity = prompt_tokens,
-                                              .cache_capacity = cache_positions},
-                                             cache_positions));
+                                              .token_capacity = tokens,
+                                              .cache_capacity = cache_positions}));
   allocate_all(compiled);
   return compiled;
 }

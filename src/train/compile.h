@@ -25,6 +25,8 @@ struct CompiledRun {
   // Indices into programs; -1 where the run has none.
   int micro_batch = -1, norm = -1, update = -1, evaluate = -1, generate = -1;
   int threads = 1;
+  Sharding sharding;
+  std::vector<std::int64_t> cache_limits;  // generation: key_cache_limits of the model
 
   std::vector<const StepProgram*> program_list() const;
 };
@@ -34,17 +36,23 @@ DType activation_type(Precision precision);
 /// Threads that a run uses: the run file's, or all cores of the process.
 int threads_of(const RunConfig& run);
 
-/// Programs of a training run: forward and backward of a micro-batch, gradient norm, optimizer, and evaluation where
-/// there is validation data. `max_length` is the longest document in positions.
+/// What that rank of the run holds and does.
+Sharding sharding_of(const RunConfig& run, int rank);
+
+/// What leaves the device. Throws Error for what cannot: weights that several ranks hold whole.
+Offload offload_of(const RunConfig& run);
+
+/// Programs of one rank of a training run: forward and backward of a micro-batch, gradient norm, optimizer, and
+/// evaluation where there is validation data. All ranks have the same plan.
 CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, StreamCapacity train,
-                             std::optional<StreamCapacity> validation);
+                             std::optional<StreamCapacity> validation, int rank = 0);
 
 /// Forward alone, with the loss.
 CompiledRun compile_evaluation(const ModelConfig& model, DType activation, StreamCapacity capacity,
                                std::int64_t max_length, int threads);
 
 /// Forward of up to `prompt_tokens` at a time over a key-value cache of `cache_positions`, to the logits of the last
-/// token.
+/// token. Where the cache has to be made anew on the way (key_cache_limits), as many at a time as that takes.
 CompiledRun compile_generation(const ModelConfig& model, DType activation, std::int64_t prompt_tokens,
                                std::int64_t cache_positions, int threads);
 

@@ -1,8 +1,9 @@
 #include "train/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -12,39 +13,52 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-template <std::size_t N>
-std::uint64_t sum(const std::array<std::uint64_t, N>& bytes) {
-  return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});
-}
-
 }  // namespace
 
 Executor::Executor(const std::vector<const StepProgram*>& programs, const MemoryPlan& plan, KernelTable kernels,
-                   int threads)
-    : arena_(plan.device.peak, "device tier") {
-  scratch_.shared = arena_.data() + plan.scratch_offset;
-  scratch_.shared_bytes = kSharedScratchBytes;
-  scratch_.per_thread = scratch_.shared + kSharedScratchBytes;
+                   int threads, Communicator* communicator, const std::filesystem::path& nvme_folder)
+    : device_(plan.device.peak - plan.staging_bytes, "device tier"),
+      host_(plan.host.peak, "host tier"),
+      swap_(nvme_folder, plan.nvme.peak),
+      held_(programs, {device_.bytes(), host_.bytes(), swap_.bytes()}, plan.scratch_bytes,
+            communicator == nullptr ? 0 : communicator->staging_bytes()) {
+  scratch_.shared = device_.data() + plan.scratch_offset;
+  scratch_.shared_bytes = plan.shared_scratch_bytes;
+  scratch_.per_thread = scratch_.shared + scratch_.shared_bytes;
   scratch_.bytes_per_thread = kScratchBytesPerThread;
   scratch_.threads = threads;
-  HEDDLE_CHECK(plan.scratch_bytes >= kSharedScratchBytes + static_cast<std::size_t>(threads) * kScratchBytesPerThread);
+  HEDDLE_CHECK(plan.scratch_bytes >=
+               scratch_.shared_bytes + static_cast<std::size_t>(threads) * kScratchBytesPerThread);
   for (const auto* program : programs) bound_.push_back(bind(*program, kernels));
-  persistent_[static_cast<std::size_t>(BufferClass::workspace)] = plan.scratch_bytes;
-  count_persistent();
+  const auto uses = [&](Queue queue) {
+    return std::any_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
+      return std::any_of(bound.steps.begin(), bound.steps.end(),
+                         [&](const Step& step) { return step.kernel == nullptr && step.queue == queue; });
+    });
+  };
+  if (uses(Queue::communication)) {
+    HEDDLE_CHECK(communicator != nullptr);
+    communication_ = std::make_unique<MovementQueue>(
+        [communicator](const BoundMovement& movement, const Scalars& s) { communicate(movement, s, *communicator); });
+  }
+  if (uses(Queue::transfer)) {
+    transfer_ = std::make_unique<MovementQueue>(
+        [this](const BoundMovement& movement, const Scalars&) { transfer(movement, swap_); });
+  }
 }
 
 TensorView Executor::view_of(const Buffer& buffer) const {
-  HEDDLE_CHECK(buffer.offset >= 0 && static_cast<std::size_t>(buffer.offset + buffer.bytes()) <= arena_.bytes());
-  return {arena_.data() + buffer.offset, buffer.type.dtype, buffer.type.shape};
+  const auto [data, bytes] = buffer.tier == Tier::device ? std::pair(device_.data(), device_.bytes())
+                             : buffer.tier == Tier::host ? std::pair(host_.data(), host_.bytes())
+                                                         : std::pair(swap_.mapped(), swap_.bytes());
+  HEDDLE_CHECK(buffer.offset >= 0 && static_cast<std::size_t>(buffer.offset + buffer.bytes()) <= bytes);
+  return {data + buffer.offset, buffer.type.dtype, buffer.type.shape};
 }
 
 Executor::Bound Executor::bind(const StepProgram& program, KernelTable kernels) const {
   Bound bound;
   bound.program = &program;
-  const std::size_t count = program.instructions.size();
-  bound.taken.resize(count);
-  bound.given_back.resize(count);
-  bound.seconds.resize(count);
+  bound.seconds.resize(program.instructions.size());
   const auto append = [&](const std::vector<int>& operands) {
     const auto first = static_cast<std::uint32_t>(bound.views.size());
     for (const int operand : operands) {
@@ -53,6 +67,7 @@ Executor::Bound Executor::bind(const StepProgram& program, KernelTable kernels) 
         continue;
       }
       const Buffer& buffer = program.at(operand);
+      HEDDLE_CHECK(buffer.tier != Tier::nvme);
       if (buffer.type.token_axis >= 0) {
         bound.token_views.emplace_back(static_cast<std::uint32_t>(bound.views.size()), buffer.type.token_axis);
         bound.capacity = std::max(bound.capacity, buffer.type.shape[buffer.type.token_axis]);
@@ -61,42 +76,73 @@ Executor::Bound Executor::bind(const StepProgram& program, KernelTable kernels) 
     }
     return first;
   };
+  std::vector<int> last_movement(program.buffers.size(), -1);  // that has the root as an operand
+  std::vector<Queue> queues;                                   // of movements
   for (const auto& instruction : program.instructions) {
     Step step{};
-    step.kernel = kernels(instruction.operation->name);
-    if (step.kernel == nullptr) fail("this backend has no kernel for {}", instruction.operation->name);
-    step.first_input = append(instruction.inputs);
-    step.inputs = static_cast<std::uint32_t>(instruction.inputs.size());
-    step.first_output = append(instruction.outputs);
-    step.outputs = static_cast<std::uint32_t>(instruction.outputs.size());
+    step.movement = -1;
+    if (!instruction.operation->moves_data) {
+      step.kernel = kernels(instruction.operation->name);
+      if (step.kernel == nullptr) fail("this backend has no kernel for {}", instruction.operation->name);
+      step.first_input = append(instruction.inputs);
+      step.inputs = static_cast<std::uint32_t>(instruction.inputs.size());
+      step.first_output = append(instruction.outputs);
+      step.outputs = static_cast<std::uint32_t>(instruction.outputs.size());
+    } else if (instruction.operation->name == "wait") {
+      step.is_waiting = true;
+      for (const int input : instruction.inputs)
+        step.movement = std::max(step.movement, last_movement[static_cast<std::size_t>(program.root(input))]);
+      HEDDLE_CHECK(step.movement >= 0);
+      step.queue = queues[static_cast<std::size_t>(step.movement)];
+    } else {
+      step.movement = static_cast<int>(bound.movements.size());
+      step.queue = instruction.queue;
+      queues.push_back(step.queue);
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+        for (const int operand : *operands)
+          last_movement[static_cast<std::size_t>(program.root(operand))] = step.movement;
+      }
+      bound.movements.push_back(bind_movement(program, instruction));
+    }
     bound.steps.push_back(step);
   }
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    const Buffer& buffer = program.buffers[id];
-    if (buffer.is_persistent || buffer.view_of >= 0 || buffer.storage != static_cast<int>(id) || buffer.first_use < 0)
-      continue;
-    bound.taken[static_cast<std::size_t>(buffer.first_use)].push_back({buffer.bytes(), buffer.buffer_class});
-    bound.given_back[static_cast<std::size_t>(buffer.last_use)].push_back({buffer.bytes(), buffer.buffer_class});
-  }
+  bound.tickets.resize(bound.movements.size());
   return bound;
 }
 
-void Executor::count_persistent() {
-  std::unordered_set<std::string_view> labels_seen;
-  // The same label may have a greater capacity in another program: the greatest is what is held.
-  for (const auto& bound : bound_) {
-    for (const auto& buffer : bound.program->buffers) {
-      if (!buffer.is_persistent || buffer.view_of >= 0 || !labels_seen.insert(buffer.label).second) continue;
-      std::int64_t bytes = 0;
-      for (const auto& other : bound_) {
-        const int id = other.program->find_persistent(buffer.label);
-        if (id >= 0) bytes = std::max(bytes, other.program->at(id).bytes());
-      }
-      persistent_[static_cast<std::size_t>(buffer.buffer_class)] += static_cast<std::uint64_t>(bytes);
+BoundMovement Executor::bind_movement(const StepProgram& program, const Instruction& instruction) const {
+  BoundMovement movement;
+  movement.what = fmt::format("{} of {} in {}", instruction.operation->name, program.at(instruction.outputs[0]).label,
+                              program.name);
+  movement.order = instruction.attributes.integer("ordered", 1) == 1 ? Order::ordered : Order::fast;
+  movement.accumulate = static_cast<Accumulate>(instruction.attributes.integer("accumulate"));
+  movement.takes_all_ranks = instruction.attributes.integer("all_ranks") == 1;
+  for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
+    const Buffer &from = program.at(instruction.inputs[i]), &to = program.at(instruction.outputs[i]);
+    const std::span in(view_of(from).as<std::byte>(), static_cast<std::size_t>(from.bytes()));
+    const std::span out(view_of(to).as<std::byte>(), static_cast<std::size_t>(to.bytes()));
+    if (instruction.operation->name == "all_gather") {
+      movement.gathered.push_back({in, out});
+    } else if (instruction.operation->name == "reduce_scatter") {
+      movement.reduced.push_back({in, out, to.type.dtype});
+    } else {
+      HEDDLE_CHECK(in.size() == out.size() && from.tier != to.tier);
+      movement.transferred.push_back(
+          {from.tier == Tier::nvme ? nullptr : in.data(), to.tier == Tier::nvme ? nullptr : out.data(),
+           static_cast<std::uint64_t>(from.tier == Tier::nvme ? from.offset : to.offset), in.size()});
     }
   }
-  greatest_ = at_peak_ = persistent_;
-  most_ = sum(persistent_);
+  return movement;
+}
+
+void Executor::run_movement(Bound& bound, const Step& step, const Scalars& scalars) {
+  const auto index = static_cast<std::size_t>(step.movement);
+  MovementQueue& queue = step.queue == Queue::communication ? *communication_ : *transfer_;
+  if (step.is_waiting) {
+    queue.wait(bound.tickets[index]);
+  } else {
+    bound.tickets[index] = queue.start(bound.movements[index], scalars);
+  }
 }
 
 void Executor::run(std::size_t program, const Scalars& scalars) {
@@ -106,30 +152,31 @@ void Executor::run(std::size_t program, const Scalars& scalars) {
     for (const auto& [view, axis] : bound.token_views) bound.views[view].shape[axis] = scalars.tokens;
     bound.tokens = scalars.tokens;
   }
-  auto live = persistent_;
+  held_.begin();
   auto before = Clock::now();
   for (std::size_t i = 0; i < bound.steps.size(); ++i) {
-    for (const auto& held : bound.taken[i])
-      live[static_cast<std::size_t>(held.buffer_class)] += static_cast<std::uint64_t>(held.bytes);
-    for (std::size_t c = 0; c < kBufferClasses; ++c) greatest_[c] = std::max(greatest_[c], live[c]);
-    if (const auto total = sum(live); total > most_) {
-      most_ = total;
-      at_peak_ = live;
-    }
+    held_.before(program, i);
     const Step& step = bound.steps[i];
     const Instruction& instruction = bound.program->instructions[i];
-    step.kernel({.in = {bound.views.data() + step.first_input, step.inputs},
-                 .out = {bound.views.data() + step.first_output, step.outputs},
-                 .attributes = instruction.attributes,
-                 .scalars = scalars,
-                 .scratch = scratch_});
+    if (step.kernel == nullptr) {
+      run_movement(bound, step, scalars);
+    } else {
+      step.kernel({.in = {bound.views.data() + step.first_input, step.inputs},
+                   .out = {bound.views.data() + step.first_output, step.outputs},
+                   .attributes = instruction.attributes,
+                   .scalars = scalars,
+                   .scratch = scratch_});
+    }
     const auto after = Clock::now();
     const double seconds = std::chrono::duration<double>(after - before).count();
     bound.seconds[i] += seconds;
-    phase_seconds_[static_cast<std::size_t>(instruction.phase)] += seconds;
+    if (step.kernel == nullptr) {
+      wait_seconds_[static_cast<std::size_t>(step.queue)] += seconds;
+    } else {
+      phase_seconds_[static_cast<std::size_t>(instruction.phase)] += seconds;
+    }
     before = after;
-    for (const auto& held : bound.given_back[i])
-      live[static_cast<std::size_t>(held.buffer_class)] -= static_cast<std::uint64_t>(held.bytes);
+    held_.after(program, i);
   }
   ++bound.runs;
 }
@@ -152,16 +199,6 @@ bool Executor::has_persistent(std::string_view label) const {
                      [&](const Bound& bound) { return bound.program->find_persistent(label) >= 0; });
 }
 
-Bill Executor::held() const {
-  Bill bill;
-  bill.peak = arena_.bytes();
-  bill.at_peak = at_peak_;
-  bill.greatest = greatest_;
-  auto& workspace = bill.at_peak[static_cast<std::size_t>(BufferClass::workspace)];
-  workspace += bill.peak - sum(bill.at_peak);
-  auto& greatest = bill.greatest[static_cast<std::size_t>(BufferClass::workspace)];
-  greatest = std::max(greatest, workspace);
-  return bill;
-}
+TierBills Executor::held() const { return held_.bills(); }
 
 }  // namespace heddle

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -9,48 +11,58 @@
 #include "program/passes/passes.h"
 #include "program/program.h"
 #include "tiers/arena.h"
+#include "tiers/swap_file.h"
+#include "train/held_bytes.h"
+#include "train/movement_queue.h"
 
 namespace heddle {
 
 /// Finds the kernel of an operation; null where the backend has none.
 using KernelTable = Kernel (*)(std::string_view operation);
 
-/// Runs step programs on one arena. Binding happens at construction; run() allocates nothing.
+/// Runs step programs on the memory of their tiers. Binding happens at construction; run() allocates nothing.
 class Executor {
  public:
-  /// The programs must have been allocated together; they must outlive the executor and not change.
-  Executor(const std::vector<const StepProgram*>& programs, const MemoryPlan& plan, KernelTable kernels, int threads);
+  /// The programs must have been allocated together; they must outlive the executor and not change. The communicator is
+  /// that of the ranks for which they were sharded; null where nothing is. Others may use it while no program runs.
+  /// `nvme_folder` is where the nvme tier's file lies, if there is one.
+  Executor(const std::vector<const StepProgram*>& programs, const MemoryPlan& plan, KernelTable kernels, int threads,
+           Communicator* communicator = nullptr, const std::filesystem::path& nvme_folder = {});
 
   /// Executes the program of that index once. scalars.tokens is at most the program's capacity.
   void run(std::size_t program, const Scalars& scalars);
 
-  /// A persistent buffer of any program, with its full shape; throws Error if there is none.
+  /// A persistent buffer of any program, with its full shape; throws Error if there is none. One of the nvme tier is
+  /// seen through a mapping: whoever touched it calls release_nvme() before a program runs.
   TensorView persistent(std::string_view label) const;
   bool has_persistent(std::string_view label) const;
+  void release_nvme() { swap_.drop_mapped(); }
 
   /// Bytes held, counted while running from what each instruction was given; same form as the plan.
-  Bill held() const;
+  TierBills held() const;
 
   /// Seconds spent so far by phase, and by instruction of a program.
   const std::array<double, 4>& seconds_by_phase() const { return phase_seconds_; }
+  /// Seconds spent so far waiting for collectives or transfers; not in those of the phases.
+  double seconds_waiting(Queue queue) const { return wait_seconds_[static_cast<std::size_t>(queue)]; }
   const std::vector<double>& seconds_by_instruction(std::size_t program) const { return bound_[program].seconds; }
   std::uint64_t runs(std::size_t program) const { return bound_[program].runs; }
 
  private:
   struct Step {
-    Kernel kernel;
+    Kernel kernel;  // null for a movement
+    Queue queue;    // of the movement
+    int movement;   // its index, of the one that is waited for; -1 for kernels
+    bool is_waiting;
     std::uint32_t first_input, inputs, first_output, outputs;  // ranges of `views`
-  };
-  struct Held {
-    std::int64_t bytes;
-    BufferClass buffer_class;
   };
   struct Bound {
     const StepProgram* program;
     std::vector<TensorView> views;
     std::vector<std::pair<std::uint32_t, int>> token_views;  // index of a view, its token axis
     std::vector<Step> steps;
-    std::vector<std::vector<Held>> taken, given_back;  // by instruction
+    std::vector<BoundMovement> movements;
+    std::vector<std::uint64_t> tickets;  // of movements, in this run
     std::vector<double> seconds;
     std::int64_t capacity = 0, tokens = -1;
     std::uint64_t runs = 0;
@@ -58,14 +70,17 @@ class Executor {
 
   TensorView view_of(const Buffer& buffer) const;
   Bound bind(const StepProgram& program, KernelTable kernels) const;
-  void count_persistent();
+  BoundMovement bind_movement(const StepProgram& program, const Instruction& instruction) const;
+  void run_movement(Bound& bound, const Step& step, const Scalars& scalars);
 
-  Arena arena_;
+  Arena device_, host_;
+  SwapFile swap_;
   Scratch scratch_;
   std::vector<Bound> bound_;
-  std::array<std::uint64_t, kBufferClasses> persistent_{}, greatest_{}, at_peak_{};
-  std::uint64_t most_ = 0;
+  HeldBytes held_;
   std::array<double, 4> phase_seconds_{};
+  std::array<double, 3> wait_seconds_{};  // by queue
+  std::unique_ptr<MovementQueue> communication_, transfer_;
 };
 
 }  // namespace heddle

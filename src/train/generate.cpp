@@ -55,7 +55,8 @@ std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& 
 
 std::vector<std::int32_t> generate(Executor& executor, std::size_t program, std::span<const std::int32_t> prompt,
                                    std::int64_t max_new_tokens, std::span<const std::int32_t> end_ids,
-                                   const SamplingOptions& options, const std::function<void(std::int32_t)>& on_token) {
+                                   const SamplingOptions& options, std::span<const std::int64_t> cache_limits,
+                                   const std::function<void(std::int32_t)>& on_token) {
   if (prompt.empty()) fail("the prompt has no tokens, and the model has no beginning-of-text token to start from");
   const StreamFeed feed(executor);
   const TensorView logits = executor.persistent(labels::logits);
@@ -76,7 +77,12 @@ std::vector<std::int32_t> generate(Executor& executor, std::size_t program, std:
     ids.push_back(next);
     if (on_token) on_token(next);
     if (std::find(end_ids.begin(), end_ids.end(), next) != end_ids.end()) break;
-    batch.input_ids = {next};
+    if (std::find(cache_limits.begin(), cache_limits.end(), scalars.past) != cache_limits.end()) {
+      batch.input_ids = ids;
+      scalars.past = 0;
+    } else {
+      batch.input_ids = {next};
+    }
   }
   return ids;
 }

@@ -1,6 +1,11 @@
 #include "train/model_folder.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "base/error.h"
+#include "checkpoint/agreement.h"
 #include "formats/files.h"
 #include "formats/json.h"
 
@@ -69,6 +74,31 @@ Json byte_tokenizer_json() {
             {"merges", Json::array()}}}};
 }
 
+using Files = std::vector<KeptFile>;
+
+/// In place of a file of that name, if there is one.
+void add(Files& files, KeptFile file) {
+  const auto found =
+      std::find_if(files.begin(), files.end(), [&](const auto& other) { return other.name == file.name; });
+  if (found != files.end()) {
+    *found = std::move(file);
+  } else {
+    files.push_back(std::move(file));
+  }
+}
+
+void add_companions(Files& files, const fs::path& folder) {
+  for (const char* name : kCompanions) {
+    if (fs::is_regular_file(folder / name)) add(files, {name, folder / name, ""});
+  }
+}
+
+void add_byte_tokenizer(Files& files) {
+  files.push_back({"tokenizer.json", "", byte_tokenizer_json().dump(1) + "\n"});
+  const Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<|endoftext|>"}};
+  files.push_back({"tokenizer_config.json", "", config.dump(2) + "\n"});
+}
+
 void copy_to(const fs::path& file, const fs::path& target) {
   std::error_code error;
   if (fs::equivalent(file, target, error)) return;
@@ -76,41 +106,56 @@ void copy_to(const fs::path& file, const fs::path& target) {
   if (error) fail("{}: cannot be copied to {}: {}", file.string(), target.string(), error.message());
 }
 
-void copy_companions(const fs::path& from, const fs::path& to) {
-  for (const auto& file : companion_files(from)) copy_to(file, to / file.filename());
-}
-
 }  // namespace
 
-std::vector<fs::path> companion_files(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const char* name : kCompanions) {
-    if (fs::is_regular_file(folder / name)) files.push_back(folder / name);
+Files model_files(const ModelSource& model, const std::string& tokenizer_name,
+                  const std::optional<std::string>& torch_dtype) {
+  Files files;
+  if (tokenizer_name == "bytes") {
+    add_byte_tokenizer(files);
+  } else {
+    add_companions(files, model.folder);
+    if (fs::is_directory(tokenizer_name)) {
+      add_companions(files, tokenizer_name);
+    } else if (!tokenizer_name.empty()) {
+      const bool is_sentencepiece = fs::path(tokenizer_name).extension() == ".model";
+      add(files, {is_sentencepiece ? "tokenizer.model" : "tokenizer.json", tokenizer_name, ""});
+    }
   }
+  files.push_back({"config.json", "", torch_dtype ? config_with_dtype(model, *torch_dtype) : model.config_text});
   return files;
 }
 
-void export_model(const fs::path& folder, const ModelSource& model, const std::string& tokenizer_name,
-                  const WeightSource& weights, const Parameters& parameters, const Executor& executor,
-                  const std::optional<std::string>& torch_dtype) {
+Files companion_files(const fs::path& folder) {
+  Files files;
+  add_companions(files, folder);
+  if (fs::is_regular_file(folder / "config.json")) files.push_back({"config.json", folder / "config.json", ""});
+  return files;
+}
+
+void write_model_files(const fs::path& folder, const Files& files) {
   make_folder(folder);
-  std::optional<DType> dtype;
-  if (torch_dtype) dtype = dtype_from_torch(*torch_dtype);
-  if (tokenizer_name == "bytes") {
-    write_text_file(folder / "tokenizer.json", byte_tokenizer_json().dump(1) + "\n");
-    write_text_file(
-        folder / "tokenizer_config.json",
-        Json{{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", "<|endoftext|>"}}.dump(2) + "\n");
-  } else {
-    copy_companions(model.folder, folder);
-    if (fs::is_directory(tokenizer_name)) {
-      copy_companions(tokenizer_name, folder);
-    } else if (!tokenizer_name.empty()) {
-      copy_to(tokenizer_name, folder / "tokenizer.json");
+  for (const auto& file : files) {
+    if (file.source.empty()) {
+      write_text_file(folder / file.name, file.text);
+    } else {
+      copy_to(file.source, folder / file.name);
     }
   }
-  export_weights(folder, weights, parameters, executor, dtype);
-  write_text_file(folder / "config.json", torch_dtype ? config_with_dtype(model, *torch_dtype) : model.config_text);
+}
+
+void export_model(const fs::path& folder, const ModelSource& model, const std::string& tokenizer_name,
+                  const WeightSource& weights, const Parameters& parameters, const Sharding& sharding,
+                  const Executor& executor, const std::optional<std::string>& torch_dtype, Communicator& communicator) {
+  std::optional<DType> dtype;
+  if (torch_dtype) dtype = dtype_from_torch(*torch_dtype);
+  agree(communicator, [&] {
+    if (communicator.rank() == 0) make_folder(folder);
+  });
+  export_weights(folder, weights, parameters, sharding, executor, dtype, communicator);
+  agree(communicator, [&] {
+    if (communicator.rank() == 0) write_model_files(folder, model_files(model, tokenizer_name, torch_dtype));
+  });
 }
 
 }  // namespace heddle

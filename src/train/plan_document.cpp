@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "base/text.h"
 
 namespace heddle {
@@ -51,8 +49,12 @@ void append_program(std::string& text, const StepProgram& program) {
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     if (buffer.view_of >= 0 || (buffer.first_use < 0 && !buffer.is_persistent)) continue;
-    const std::string life =
-        buffer.is_persistent ? "persistent" : fmt::format("instructions {}-{}", buffer.first_use, buffer.last_use);
+    std::string life = fmt::format("instructions {}-{}", buffer.first_use, buffer.last_use);
+    if (buffer.is_carried) {
+      life = fmt::format("persistent from instruction {}", buffer.first_use);
+    } else if (buffer.is_persistent) {
+      life = "persistent";
+    }
     const std::string place = buffer.storage != static_cast<int>(id) && !buffer.is_persistent
                                   ? fmt::format("in place of %{}", buffer.storage)
                                   : fmt::format("at {}", buffer.offset);
@@ -64,63 +66,56 @@ void append_program(std::string& text, const StepProgram& program) {
 
 }  // namespace
 
-Json bill_document(const Parameters& parameters, const Bill& device) {
-  Json at_peak = Json::object(), greatest = Json::object();
-  for (std::size_t c = 0; c < kBufferClasses; ++c) {
-    const std::string name(class_name(static_cast<BufferClass>(c)));
-    at_peak[name] = device.at_peak[c];
-    greatest[name] = device.greatest[c];
+Json bill_document(const Parameters& parameters, std::span<const TierBills> ranks) {
+  Json documents = Json::array();
+  for (const TierBills& bills : ranks) {
+    Json tiers = Json::object();
+    for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+      const Bill& bill = bills[static_cast<std::size_t>(tier)];
+      if (bill.peak == 0 && tier != Tier::device) continue;
+      Json at_peak = Json::object(), greatest = Json::object();
+      for (std::size_t c = 0; c < kBufferClasses; ++c) {
+        const std::string name(class_name(static_cast<BufferClass>(c)));
+        at_peak[name] = bill.at_peak[c];
+        greatest[name] = bill.greatest[c];
+      }
+      tiers[std::string(tier_name(tier))] = {{"peak", bill.peak}, {"at_peak", at_peak}, {"classes", greatest}};
+    }
+    documents.push_back({{"rank", documents.size()}, {"tiers", std::move(tiers)}});
   }
-  Json rank = {{"rank", 0},
-               {"tiers", {{"device", {{"peak", device.peak}, {"at_peak", at_peak}, {"classes", greatest}}}}}};
   return {{"num_parameters", parameters.count()},
           {"num_trainable_parameters", parameters.trainable_count()},
-          {"ranks", Json::array({rank})}};
+          {"ranks", documents}};
+}
+
+Json plan_document(const CompiledRun& compiled) {
+  const std::vector<TierBills> bills(static_cast<std::size_t>(compiled.sharding.ranks), compiled.plan.bills());
+  return bill_document(compiled.parameters, bills);
 }
 
 std::string bill_text(const CompiledRun& compiled) {
-  const Bill& bill = compiled.plan.device;
-  std::string text = fmt::format("{} parameters, {} trainable, computed in {}\n\n",
+  std::string text = fmt::format("{} parameters, {} trainable, computed in {}\n",
                                  format_count(static_cast<std::uint64_t>(compiled.parameters.count())),
                                  format_count(static_cast<std::uint64_t>(compiled.parameters.trainable_count())),
                                  torch_name(compiled.activation_type));
-  text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", "device", "at the peak", "greatest", "bytes at the peak");
-  for (std::size_t c = 0; c < kBufferClasses; ++c) {
-    if (bill.greatest[c] == 0) continue;
-    const bool is_optimizer = static_cast<BufferClass>(c) == BufferClass::optimizer_states;
-    text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", class_name(static_cast<BufferClass>(c)),
-                        format_bytes(bill.at_peak[c]), format_bytes(bill.greatest[c]), format_count(bill.at_peak[c]));
-    if (!is_optimizer) continue;
-    for (const char* moment : {"  exp_avg", "  exp_avg_sq"}) {  // Adam's momentum and variance: two of a kind
-      text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", moment, format_bytes(bill.at_peak[c] / 2),
-                          format_bytes(bill.greatest[c] / 2), format_count(bill.at_peak[c] / 2));
+  for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+    const Bill bill = compiled.plan.bills()[static_cast<std::size_t>(tier)];
+    if (bill.peak == 0) continue;
+    text += fmt::format("\n{:<18}{:>14}{:>14}{:>22}\n",
+                        fmt::format("{}{}", tier_name(tier), compiled.sharding.ranks > 1 ? " of a rank" : ""),
+                        "at the peak", "greatest", "bytes at the peak");
+    const auto add_line = [&](std::string_view name, std::uint64_t at_peak, std::uint64_t greatest) {
+      text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", name, format_bytes(at_peak), format_bytes(greatest),
+                          format_count(at_peak));
+    };
+    for (std::size_t c = 0; c < kBufferClasses; ++c) {
+      if (bill.greatest[c] == 0) continue;
+      add_line(class_name(static_cast<BufferClass>(c)), bill.at_peak[c], bill.greatest[c]);
+      if (static_cast<BufferClass>(c) != BufferClass::optimizer_states) continue;
+      for (const char* moment : {"  exp_avg", "  exp_avg_sq"})  // Adam's momentum and variance: two of a kind
+        add_line(moment, bill.at_peak[c] / 2, bill.greatest[c] / 2);
     }
-  }
-  text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", "peak", format_bytes(bill.peak), "", format_count(bill.peak));
-  return text;
-}
-
-std::string lengths_text(const RunConfig& run, const ModelConfig& model) {
-  constexpr std::array kModes = {std::pair{"none", Recompute::none}, std::pair{"selective", Recompute::selective},
-                                 std::pair{"full", Recompute::full}};
-  std::string text =
-      fmt::format("\nactivations (and peak) of {} row{} by length\n{:<12}", run.per_device_train_batch_size,
-                  run.per_device_train_batch_size == 1 ? "" : "s", "max_length");
-  for (const auto& [name, mode] : kModes) text += fmt::format("{:>26}", fmt::format("recompute: {}", name));
-  text += "\n";
-  RunConfig varied = run;
-  for (std::int64_t length = 512; length <= std::min<std::int64_t>(model.max_positions, 65536); length *= 2) {
-    text += fmt::format("{:<12}", length);
-    varied.max_length = length;
-    for (const auto& [name, mode] : kModes) {
-      varied.recompute = mode;
-      const std::int64_t tokens = length * run.per_device_train_batch_size;
-      const Bill bill =
-          compile_training(model, varied, {tokens, run.per_device_train_batch_size}, std::nullopt).plan.device;
-      const auto activations = bill.greatest[static_cast<std::size_t>(BufferClass::activations)];
-      text += fmt::format("{:>26}", fmt::format("{} ({})", format_bytes(activations), format_bytes(bill.peak)));
-    }
-    text += "\n";
+    text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", "peak", format_bytes(bill.peak), "", format_count(bill.peak));
   }
   return text;
 }

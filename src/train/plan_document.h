@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "formats/json.h"
@@ -7,12 +8,12 @@
 
 namespace heddle {
 
-/// The document of plan.json and memory.json.
-Json bill_document(const Parameters& parameters, const Bill& device);
+/// The document of plan.json and memory.json, from the bills of each rank. Tiers in which nothing lies are left out.
+Json bill_document(const Parameters& parameters, std::span<const TierBills> ranks);
+/// As planned: all ranks alike.
+Json plan_document(const CompiledRun& compiled);
 /// The bill as a person reads it: a line per class.
 std::string bill_text(const CompiledRun& compiled);
-/// Activations and peak of a model by length of one row and by recomputation, with the other settings of `run`.
-std::string lengths_text(const RunConfig& run, const ModelConfig& model);
 /// Every instruction with its buffers, shapes, bytes and lifetimes.
 std::string program_text(const CompiledRun& compiled);
 

@@ -10,15 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where token caches lie unless the run file says: beside other programs' caches.
-fs::path default_cache_folder() {
-  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder != '\0')
-    return fs::path(folder) / "heddle";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
-    return fs::path(home) / ".cache" / "heddle";
-  return {};
-}
-
 /// Small files are tokenized faster than a cache is looked up.
 bool is_worth_a_cache(const std::vector<DataFile>& files) {
   constexpr std::uintmax_t kSmall = std::uintmax_t{1} << 20;
@@ -45,6 +36,14 @@ DatasetOptions dataset_options(const RunConfig& run, const std::vector<DataFile>
 }
 
 }  // namespace
+
+fs::path default_cache_folder() {
+  if (const char* folder = std::getenv("XDG_CACHE_HOME"); folder != nullptr && *folder != '\0')
+    return fs::path(folder) / "heddle";
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0')
+    return fs::path(home) / ".cache" / "heddle";
+  return {};
+}
 
 ModelSource open_model(const fs::path& path) {
   ModelSource source;
@@ -100,7 +99,7 @@ BatchSchedule::Options batch_options(const RunConfig& run) {
   return {.shuffle = run.shuffle,
           .seed = run.seed,
           .micro_batch_rows = run.per_device_train_batch_size,
-          .accumulation = run.gradient_accumulation_steps};
+          .accumulation = run.gradient_accumulation_steps * run.ranks};
 }
 
 StreamCapacity capacity_of(const Dataset& dataset, const BatchSchedule::Options& options) {
@@ -108,14 +107,14 @@ StreamCapacity capacity_of(const Dataset& dataset, const BatchSchedule::Options&
   return {schedule.token_capacity(), schedule.document_capacity()};
 }
 
-CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const RunData& data) {
+CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const RunData& data, int rank) {
   StreamCapacity train{run.per_device_train_batch_size * run.max_length, run.per_device_train_batch_size};
   if (data.train) train = capacity_of(*data.train, batch_options(run));
   std::optional<StreamCapacity> validation;
   if (data.validation) {
     validation = capacity_of(*data.validation, {.shuffle = false, .micro_batch_rows = run.per_device_eval_batch_size});
   }
-  return compile_training(model.config, run, train, validation);
+  return compile_training(model.config, run, train, validation, rank);
 }
 
 }  // namespace heddle

@@ -13,6 +13,10 @@
 
 namespace heddle {
 
+/// Where what can be made again is kept, unless the run file says otherwise: beside other programs' caches. Empty where
+/// neither XDG_CACHE_HOME nor HOME is set.
+std::filesystem::path default_cache_folder();
+
 /// A model as a command names it: a Hugging Face folder, or a bare config.json.
 struct ModelSource {
   ModelConfig config;
@@ -42,6 +46,6 @@ BatchSchedule::Options batch_options(const RunConfig& run);
 StreamCapacity capacity_of(const Dataset& dataset, const BatchSchedule::Options& options);
 
 /// Programs for a run whose data is loaded; without training data, for full rows of max_length.
-CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const RunData& data);
+CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const RunData& data, int rank = 0);
 
 }  // namespace heddle

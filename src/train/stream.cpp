@@ -14,6 +14,10 @@ void copy(const std::vector<std::int32_t>& from, const TensorView& to) {
 
 }  // namespace
 
+MicroBatch idle_micro_batch() {
+  return {.input_ids = {0}, .labels = {-100}, .positions = {0}, .document_starts = {0, 1}, .supervised_tokens = 0};
+}
+
 StreamFeed::StreamFeed(const Executor& executor)
     : input_ids_(executor.persistent(labels::input_ids)),
       labels_(executor.has_persistent(labels::labels) ? executor.persistent(labels::labels) : TensorView{}),

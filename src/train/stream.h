@@ -5,6 +5,9 @@
 
 namespace heddle {
 
+/// What a rank without rows computes, so that it takes part in the collectives of the others: one token, no target.
+MicroBatch idle_micro_batch();
+
 /// Puts a micro-batch into the buffers from which the programs read it.
 class StreamFeed {
  public:

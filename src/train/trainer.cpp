@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -9,10 +10,13 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "comm/job.h"
 #include "formats/files.h"
 #include "kernels/cpu/table.h"
 #include "monitor/monitor.h"
+#include "train/checkpoint_export.h"
 #include "train/evaluate.h"
+#include "train/micro_batches.h"
 #include "train/model_folder.h"
 #include "train/plan_document.h"
 #include "train/run_setup.h"
@@ -32,76 +36,124 @@ std::string_view precision_name(Precision precision) {
   return precision == Precision::bf16 ? "bf16" : precision == Precision::fp16 ? "fp16" : "fp32";
 }
 
-void check_fits(const MemoryPlan& plan, const RunConfig& run) {
-  const std::uint64_t there = run.device_memory.value_or(available_memory());
-  if (plan.device.peak <= there) return;
-  fail("the run needs {} on device, {} are there; a smaller per_device_train_batch_size or max_length needs less{}",
-       format_bytes(plan.device.peak), format_bytes(there),
-       run.recompute == Recompute::full ? "" : ", and so does recompute: full");
+void check_fits(const MemoryPlan& plan, const RunConfig& run, int ranks_on_host) {
+  const std::string who = run.ranks > 1 ? "each rank" : "the run";
+  const std::uint64_t available = available_memory() / static_cast<std::uint64_t>(ranks_on_host);
+  const std::uint64_t there = run.device_memory.value_or(available);
+  if (plan.device.peak > there) {
+    fail(
+        "{} needs {} on device, {} are there: {} bytes are missing; a smaller per_device_train_batch_size or "
+        "max_length "
+        "needs less{}{}",
+        who, format_bytes(plan.device.peak), format_bytes(there), plan.device.peak - there,
+        run.recompute == Recompute::full ? "" : ", and so does recompute: full",
+        run.offload_optimizer == OffloadDevice::none ? ", and offload_optimizer: cpu" : "");
+  }
+  if (plan.device.peak + plan.host.peak > available) {
+    fail("{} needs {} on device and {} on host, {} are there; nvme in place of cpu needs less", who,
+         format_bytes(plan.device.peak), format_bytes(plan.host.peak), format_bytes(available));
+  }
 }
+
+/// What all ranks of a process share: read once, before any of them starts.
+struct Inputs {
+  ModelSource model;
+  RunData data;
+};
 
 /// One training run on one rank.
 class Trainer {
  public:
-  explicit Trainer(const RunFile& file)
+  Trainer(const RunFile& file, const Inputs& inputs, Communicator& communicator)
       : file_(file),
-        run_(file.config()),
-        model_(open_run_model(run_)),
+        run_(with_threads(file.config(), communicator)),
+        model_(inputs.model),
+        data_(inputs.data),
+        communicator_(communicator),
+        is_root_(communicator.rank() == 0),
         output_dir_(run_.output_dir),
-        scaler_(run_.loss_scaling) {}
+        scaler_(run_.loss_scaling),
+        batches_(communicator) {}
 
   int run() {
-    set_threads(threads_of(run_));
+    set_threads(run_.threads);
+    if (!is_root_) mute_thread_log();
+    compiled_ = compile_run(run_, model_, data_, communicator_.rank());
+    compiled_.plan.add_staging(communicator_.staging_bytes());
+    check_fits(compiled_.plan, run_, communicator_.ranks_on_host());
     std::optional<WeightFolder> folder;
     if (model_.has_weights) folder.emplace(model_.folder);
-    resume_ = find_resume_point(run_);
-    data_ = load_run_data(run_, model_);
-    compiled_ = compile_run(run_, model_, data_);
+    resume_ = find_resume_point(run_, communicator_);
     if (folder) {
       source_ = match_weights(*folder, compiled_.parameters, model_.config);
     } else {
       source_ = fresh_source(compiled_.parameters, dtype_from_torch(model_.config.torch_dtype));
     }
-    check_fits(compiled_.plan, run_);
     schedule_.emplace(*data_.train, batch_options(run_));
-    total_steps_ = run_.max_steps > 0 ? run_.max_steps
-                                      : static_cast<std::int64_t>(std::ceil(
-                                            run_.num_train_epochs * static_cast<double>(schedule_->steps_per_epoch())));
-    make_folder(output_dir_);  // not before: a run that is refused leaves nothing behind
-    write_documents();
-    executor_.emplace(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads);
+    const std::int64_t rows_per_step = run_.per_device_train_batch_size * run_.gradient_accumulation_steps * run_.ranks;
+    data_order_ = data_order(*data_.train, run_, rows_per_step);
+    if (resume_) {
+      require_same_model(*resume_, compiled_.parameters);
+      state_ = read_state(*resume_, data_order_);
+    }
+    const std::int64_t steps_left_of_epochs =
+        static_cast<std::int64_t>(
+            std::ceil(run_.num_train_epochs * static_cast<double>(schedule_->steps_per_epoch()))) -
+        state_.schedule_step;
+    total_steps_ = run_.max_steps > 0 ? run_.max_steps : state_.step + std::max<std::int64_t>(0, steps_left_of_epochs);
+    executor_.emplace(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator_,
+                      run_.nvme_path);
+    prepare_output();
     feed_.emplace(*executor_);
     fill_weights(folder);
-    start_monitor();
+    if (is_root_) start_monitor();
     return loop();
   }
 
  private:
-  void write_documents() const {
-    write_text_file(output_dir_ / "effective_config.json", file_.effective().dump(2) + "\n");
-    write_text_file(output_dir_ / "plan.json",
-                    bill_document(compiled_.parameters, compiled_.plan.device).dump(2) + "\n");
+  static RunConfig with_threads(RunConfig run, const Communicator& communicator) {
+    if (run.threads == 0) run.threads = communicator.cores();
+    return run;
+  }
+
+  /// Not before the run is known to be sound: one that is refused leaves nothing behind.
+  void prepare_output() {
+    if (is_root_) {
+      make_folder(output_dir_);
+      write_text_file(output_dir_ / "effective_config.json", file_.effective().dump(2) + "\n");
+      write_text_file(output_dir_ / "plan.json", plan_document(compiled_).dump(2) + "\n");
+    }
+    communicator_.barrier("the output folder");
+    const bool saves = run_.save_steps > 0 || run_.save_minutes > 0;
+    std::optional<DType> dtype;
+    if (run_.torch_dtype) dtype = dtype_from_torch(*run_.torch_dtype);
+    const std::uint64_t exported = export_bytes(source_, compiled_.parameters, dtype);
+    rehearse_save(output_dir_, exported + (saves ? checkpoint_bytes(compiled_.parameters) : 0), communicator_);
   }
 
   void fill_weights(const std::optional<WeightFolder>& folder) {
     if (resume_) {
-      state_ = read_state(*resume_);
-      restore_tensors(*resume_, compiled_.parameters, *executor_);
+      restore_tensors(*resume_, compiled_.parameters, compiled_.sharding, *executor_);
       if (run_.precision == Precision::fp16) scaler_.restore(state_.loss_scaler);
       note("resuming from {} after step {}", resume_->folder().string(), state_.step);
       resume_.reset();
     } else if (folder) {
-      load_weights(*folder, source_, compiled_.parameters, *executor_);
+      load_weights(*folder, source_, compiled_.parameters, compiled_.sharding, *executor_);
     } else {
-      initialize_weights(compiled_.parameters, run_.seed, *executor_);
+      initialize_weights(compiled_.parameters, run_.seed, compiled_.sharding, *executor_);
     }
+    executor_->release_nvme();
   }
 
   void start_monitor() {
     const auto parameters = format_count(static_cast<std::uint64_t>(compiled_.parameters.count()));
-    note("{}: {} parameters, {}; {} rows, {} optimizer steps; {} planned on device", model_.config.model_type,
-         parameters, precision_name(run_.precision), format_count(static_cast<std::uint64_t>(data_.train->num_rows())),
-         total_steps_, format_bytes(compiled_.plan.device.peak));
+    const std::string layout = run_.ranks > 1 ? fmt::format(", {} ranks over {}, ZeRO stage {}", run_.ranks,
+                                                            communicator_.transport(), run_.zero_stage)
+                                              : "";
+    note("{}: {} parameters, {}{}; {} rows, {} optimizer steps; {} planned on device{}{}", model_.config.model_type,
+         parameters, precision_name(run_.precision), layout,
+         format_count(static_cast<std::uint64_t>(data_.train->num_rows())), total_steps_,
+         format_bytes(compiled_.plan.device.peak), run_.ranks > 1 ? " of each rank" : "", other_tiers());
     Monitor::Options options;
     options.output_dir = output_dir_;
     options.first_step = state_.step + 1;
@@ -109,29 +161,38 @@ class Trainer {
     options.logging_steps = run_.logging_steps;
     options.held_bytes = compiled_.plan.device.peak;
     options.tensorboard = run_.report_to_tensorboard;
-    options.title =
-        fmt::format("{}, {} parameters, {}", model_.config.model_type, parameters, precision_name(run_.precision));
+    options.title = fmt::format("{}, {} parameters, {}{}", model_.config.model_type, parameters,
+                                precision_name(run_.precision), layout);
     monitor_.emplace(std::move(options));
   }
 
+  std::string other_tiers() const {
+    std::string text;
+    if (compiled_.plan.host.peak > 0) text += fmt::format(", {} on host", format_bytes(compiled_.plan.host.peak));
+    if (compiled_.plan.nvme.peak > 0)
+      text += fmt::format(", {} in {}", format_bytes(compiled_.plan.nvme.peak), run_.nvme_path);
+    return text;
+  }
+
   int loop() {
-    const SignalWatch watch;
-    auto saved_at = Clock::now();
+    // Signals go to a process: where ranks are threads of one, rank 0 watches for all.
+    std::optional<SignalWatch> watch;
+    if (is_root_ || communicator_.transport() == "mpi") watch.emplace();
+    saved_at_ = Clock::now();
     std::int64_t saved_step = state_.step;
-    while (state_.step < total_steps_ && SignalWatch::received() == 0) {
-      monitor_->on_step(take_step());
+    while (state_.step < total_steps_ && agreement_.signal == 0) {
+      const StepMetrics metrics = take_step();
+      if (monitor_) monitor_->on_step(metrics);
       stop_if_nothing_moves();
       const bool last = state_.step == total_steps_;
       if (data_.validation && (last || (run_.eval_steps > 0 && state_.step % run_.eval_steps == 0))) run_evaluation();
       // Last, so that a resume finds every line up to the checkpoint's step.
-      if ((run_.save_steps > 0 && (last || state_.step % run_.save_steps == 0)) ||
-          (run_.save_minutes > 0 && seconds_since(saved_at) >= 60 * run_.save_minutes)) {
+      if ((run_.save_steps > 0 && (last || state_.step % run_.save_steps == 0)) || agreement_.saves) {
         save();
-        saved_at = Clock::now();
         saved_step = state_.step;
       }
     }
-    const int signal = SignalWatch::received();
+    const int signal = agreement_.signal;
     if (signal != 0 && state_.step < total_steps_) {
       if (saved_step != state_.step) save();
       note("stopped by {}; checkpoint-{} holds everything", signal == SIGINT ? "SIGINT" : "SIGTERM", state_.step);
@@ -145,25 +206,31 @@ class Trainer {
   StepMetrics take_step() {
     const auto start = Clock::now();
     StepMetrics metrics;
-    const StepBatch batch = schedule_->step(state_.step);
+    const StepBatch batch = schedule_->step(state_.schedule_step);
     metrics.time.data = seconds_since(start);
     const auto before = executor_->seconds_by_phase();
+    const double communicated_before = executor_->seconds_waiting(Queue::communication);
+    const double offloaded_before = executor_->seconds_waiting(Queue::transfer);
     const double scale = run_.precision == Precision::fp16 ? scaler_.scale() : 1.0;
     Scalars scalars;
     scalars.seed = run_.seed;
     scalars.gradient_scale = static_cast<float>(scale / static_cast<double>(batch.supervised_tokens));
     scalars.inverse_loss_scale = static_cast<float>(1.0 / scale);
     scalars.max_grad_norm = static_cast<float>(run_.max_grad_norm);
-    for (std::size_t i = 0; i < batch.micro_batches.size(); ++i) {
-      scalars.first_micro_batch = i == 0;
-      scalars.micro_batch = static_cast<std::uint64_t>(state_.step * run_.gradient_accumulation_steps) + i;
+    batches_.run(batch, scalars, [&](const MicroBatch& micro_batch, std::int64_t place) {
+      scalars.micro_batch = static_cast<std::uint64_t>(state_.micro_batches + place);
       const auto feeding = Clock::now();
-      feed_->load(batch.micro_batches[i], scalars);
+      feed_->load(micro_batch, scalars);
       metrics.time.data += seconds_since(feeding);
       executor_->run(index(compiled_.micro_batch), scalars);
-    }
+      return *executor_->persistent(labels::loss).as<double>();
+    });
     executor_->run(index(compiled_.norm), scalars);
-    metrics.loss = *executor_->persistent(labels::loss).as<double>() / static_cast<double>(batch.supervised_tokens);
+    const auto agreeing = Clock::now();
+    metrics.loss = batches_.gather_losses() / static_cast<double>(batch.supervised_tokens);
+    agree();
+    metrics.time.communication =
+        executor_->seconds_waiting(Queue::communication) - communicated_before + seconds_since(agreeing);
     metrics.grad_norm = *executor_->persistent(labels::gradient_norm).as<double>();
     metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
     metrics.learning_rate = learning_rate_at(run_.schedule, run_.learning_rate, state_.updates, total_steps_);
@@ -175,10 +242,13 @@ class Trainer {
       state_.loss_scaler = scaler_.state();
     }
     ++state_.step;
+    ++state_.schedule_step;
+    state_.micro_batches += static_cast<std::int64_t>(batch.micro_batches.size());
     const auto& after = executor_->seconds_by_phase();
     metrics.time.forward = after[0] - before[0];
     metrics.time.backward = after[1] - before[1] + after[2] - before[2];
     metrics.time.optimizer = after[3] - before[3];
+    metrics.time.offload = executor_->seconds_waiting(Queue::transfer) - offloaded_before;
     metrics.time.checkpoint = std::exchange(checkpoint_seconds_, 0.0);
     metrics.step = state_.step;
     metrics.epoch = batch.epoch;
@@ -187,6 +257,14 @@ class Trainer {
     metrics.step_time = seconds_since(start);
     metrics.tokens_per_second = static_cast<double>(batch.tokens) / metrics.step_time;
     return metrics;
+  }
+
+  /// All ranks learn whether one of them was told to stop, and whether rank 0's clock says that it is time to save.
+  void agree() {
+    const bool time_to_save = run_.save_minutes > 0 && seconds_since(saved_at_) >= 60 * run_.save_minutes;
+    std::array<std::int32_t, 2> said = {SignalWatch::received(), is_root_ && time_to_save ? 1 : 0};
+    communicator_.all_reduce(std::span<std::int32_t>(said), heddle::Reduction::max, "whether to stop or save");
+    agreement_ = {said[0], said[1] != 0};
   }
 
   void update(Scalars& scalars, double learning_rate) {
@@ -205,45 +283,65 @@ class Trainer {
   }
 
   void run_evaluation() {
-    const auto result =
-        evaluate(*executor_, index(compiled_.evaluate), *data_.validation, run_.per_device_eval_batch_size);
-    monitor_->on_evaluation({state_.step, result.loss, result.perplexity(), result.num_tokens});
+    const auto result = evaluate(*executor_, index(compiled_.evaluate), *data_.validation,
+                                 run_.per_device_eval_batch_size, communicator_);
+    if (monitor_) monitor_->on_evaluation({state_.step, result.loss, result.perplexity(), result.num_tokens});
   }
 
   void save() {
     const auto start = Clock::now();
-    auto files = companion_files(model_.folder);
-    files.push_back(model_.config_path);
-    save_checkpoint(output_dir_, state_.step, checkpoint_tensors(compiled_.parameters, *executor_),
-                    state_document(state_, run_), files);
-    remove_old_checkpoints(output_dir_, run_.save_total_limit);
+    auto files = model_files(model_, run_.tokenizer_name, run_.torch_dtype);
+    files.push_back({"effective_config.json", output_dir_ / "effective_config.json", ""});
+    Json state = state_document(state_, data_order_);
+    state["export"] = export_document(source_, run_.torch_dtype);
+    save_checkpoint(output_dir_, state_.step, checkpoint_pieces(*executor_, compiled_.parameters, compiled_.sharding),
+                    state, files, communicator_);
+    remove_old_checkpoints(output_dir_, run_.save_total_limit, 0, communicator_);
+    executor_->release_nvme();
+    saved_at_ = Clock::now();
     checkpoint_seconds_ += seconds_since(start);
   }
 
   void finish() {
-    write_text_file(output_dir_ / "memory.json", bill_document(compiled_.parameters, executor_->held()).dump(2) + "\n");
-    export_model(output_dir_, model_, run_.tokenizer_name, source_, compiled_.parameters, *executor_, run_.torch_dtype);
-    monitor_->finish();
+    const TierBills held = executor_->held();
+    std::vector<TierBills> all(static_cast<std::size_t>(communicator_.size()));
+    communicator_.all_gather(std::as_bytes(std::span(&held, 1)), std::as_writable_bytes(std::span(all)), "memory held");
+    if (is_root_) {
+      write_text_file(output_dir_ / "memory.json", bill_document(compiled_.parameters, all).dump(2) + "\n");
+    }
+    export_model(output_dir_, model_, run_.tokenizer_name, source_, compiled_.parameters, compiled_.sharding,
+                 *executor_, run_.torch_dtype, communicator_);
+    if (monitor_) monitor_->finish();
     note("the trained model is in {}", output_dir_.string());
   }
 
   static std::size_t index(int program) { return static_cast<std::size_t>(program); }
 
   const RunFile& file_;
-  const RunConfig& run_;
-  ModelSource model_;
+  const RunConfig run_;
+  const ModelSource& model_;
+  const RunData& data_;
+  Communicator& communicator_;
+  const bool is_root_;  ///< rank 0, which speaks and writes for all
   fs::path output_dir_;
   LossScaler scaler_;
   std::optional<Checkpoint> resume_;
-  RunData data_;
   CompiledRun compiled_;
   WeightSource source_;
   std::optional<BatchSchedule> schedule_;
+  DataOrder data_order_;
   std::int64_t total_steps_ = 0;
   std::optional<Executor> executor_;
   std::optional<StreamFeed> feed_;
+  MicroBatches batches_;
   std::optional<Monitor> monitor_;
   TrainingState state_;
+  struct Agreement {
+    int signal = 0;
+    bool saves = false;
+  };
+  Agreement agreement_;  ///< of all ranks, in the last step
+  Clock::time_point saved_at_;
   double checkpoint_seconds_ = 0;  ///< of saves since the last step; the next step's line has them
 };
 
@@ -251,7 +349,11 @@ class Trainer {
 
 int train(const RunFile& run) {
   run.require_training_keys();
-  return Trainer(run).run();
+  // Before the ranks meet: none waits in a collective while another prepares data, however long that takes.
+  Inputs inputs{open_run_model(run.config()), {}};
+  inputs.data = load_run_data(run.config(), inputs.model);
+  return run_job(run.config().ranks,
+                 [&](Communicator& communicator) { return Trainer(run, inputs, communicator).run(); });
 }
 
 }  // namespace heddle

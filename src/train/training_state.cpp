@@ -1,76 +1,198 @@
 #include "train/training_state.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "checkpoint/agreement.h"
+#include "checkpoint/checked_file.h"
 #include "formats/json_reader.h"
-#include "train/weights.h"
+#include "train/local_state.h"
 
 namespace heddle {
 namespace {
+
+std::vector<std::int64_t> extents_of(const Shape& shape) {
+  const auto extents = shape.extents();
+  return {extents.begin(), extents.end()};
+}
 
 std::span<std::byte> bytes_of(const TensorView& view) {
   return {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.elements()) * dtype_bytes(view.dtype)};
 }
 
-/// {name in the checkpoint, where it lies}, in the order of the parameters.
-std::vector<std::pair<std::string, TensorView>> state_tensors(const Parameters& parameters, const Executor& executor) {
-  std::vector<std::pair<std::string, TensorView>> tensors;
-  for (const auto& parameter : parameters.list) {
-    tensors.emplace_back("weights/" + parameter.name, master_of(executor, parameter.name));
-    if (!parameter.is_trainable) continue;
-    tensors.emplace_back("exp_avg/" + parameter.name, executor.persistent(exp_avg_label(parameter.name)));
-    tensors.emplace_back("exp_avg_sq/" + parameter.name, executor.persistent(exp_avg_sq_label(parameter.name)));
+void require_shape(const Checkpoint& checkpoint, const std::string& name, const Parameter& parameter) {
+  const auto found = checkpoint.tensors().find(name);
+  if (found == checkpoint.tensors().end())
+    fail("{}: tensor {} is missing; the checkpoint is of another model", checkpoint.folder().string(), name);
+  if (found->second.shape != extents_of(parameter.shape)) {
+    fail("{}: tensor {} has shape {}; this run's model has {}", checkpoint.folder().string(), name,
+         Shape(std::span<const std::int64_t>(found->second.shape)).text(), parameter.shape.text());
   }
-  return tensors;
 }
+
+/// How far a checkpoint's run had used its data, and the refusals that follow.
+class SavedOrder {
+ public:
+  explicit SavedOrder(const Checkpoint& checkpoint)
+      : where_(checkpoint.folder().filename().string()),
+        reader_(JsonReader(checkpoint.state(), (checkpoint.folder() / "manifest.json").string()).object("data")) {}
+
+  /// The step at which a schedule in the order `data` goes on.
+  std::int64_t next_step(const DataOrder& data) const {
+    require_same_rows(data);
+    const std::int64_t epoch = reader_.integer("epoch", 0, INT64_MAX), row = reader_.integer("row", 0, data.rows);
+    const std::int64_t steps_per_epoch = (data.rows - 1) / data.rows_per_step + 1;
+    if (row % data.rows_per_step != 0) {
+      fail(
+          "{}: {} rows of its epoch are used; steps of {} rows (micro-batch x accumulation x ranks) would use some "
+          "twice or never, those of {} rows would not",
+          where_, row, data.rows_per_step, reader_.integer("rows_per_step", 1, INT64_MAX));
+    }
+    return epoch * steps_per_epoch + row / data.rows_per_step;
+  }
+
+ private:
+  void require_same_rows(const DataOrder& data) const {
+    if (const auto rows = reader_.integer("rows", 0, INT64_MAX); rows != data.rows) {
+      fail("{}: its run had {} training rows, this one has {}{}", where_, rows, data.rows, kAdvice);
+    }
+    if (reader_.text("digest") != data.digest)
+      fail("{}: its run had as many training rows, but others{}", where_, kAdvice);
+    if (reader_.boolean_or("shuffle", true) != data.is_shuffled)
+      fail("{}: its run had shuffle: {}, this one has {}{}", where_, !data.is_shuffled, data.is_shuffled, kAdvice);
+    const Json* seed = reader_.find("seed");
+    if (data.is_shuffled && (seed == nullptr || !seed->is_number_integer() || seed->get<std::uint64_t>() != data.seed))
+      fail("{}: its run had seed: {}, this one has {}{}", where_, seed == nullptr ? "none" : seed->dump(), data.seed,
+           kAdvice);
+  }
+
+  static constexpr std::string_view kAdvice =
+      ", so that some would be used twice or never; a new run takes its config and weights by model_name_or_path";
+  std::string where_;
+  JsonReader reader_;
+};
 
 }  // namespace
 
-std::vector<CheckpointTensor> checkpoint_tensors(const Parameters& parameters, const Executor& executor) {
-  std::vector<CheckpointTensor> tensors;
-  for (const auto& [name, view] : state_tensors(parameters, executor)) {
-    const auto extents = view.shape.extents();
-    tensors.push_back({name, view.dtype, {extents.begin(), extents.end()}, bytes_of(view)});
+DataOrder data_order(const Dataset& dataset, const RunConfig& run, std::int64_t rows_per_step) {
+  constexpr std::int64_t kSampled = 64;  // rows whose content is looked at
+  const std::int64_t rows = dataset.num_rows();
+  std::vector<std::int64_t> facts = {rows};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::array numbers = {static_cast<std::uint64_t>(facts[0]),
+                                static_cast<std::uint64_t>(dataset.row_tokens(row)),
+                                static_cast<std::uint64_t>(dataset.row_supervised_tokens(row))};
+    facts[0] = static_cast<std::int64_t>(checksum_of(std::as_bytes(std::span(numbers))));
   }
-  return tensors;
+  MicroBatch sample;
+  const std::int64_t count = std::min(rows, kSampled);
+  for (std::int64_t i = 0; i < count; ++i) dataset.append_row(i * rows / count, sample);
+  for (const auto* ids : {&sample.input_ids, &sample.labels})
+    facts.push_back(static_cast<std::int64_t>(checksum_of(std::as_bytes(std::span(*ids)))));
+  return {.rows = rows,
+          .rows_per_step = std::min(rows_per_step, rows),
+          .is_shuffled = run.shuffle,
+          .seed = run.seed,
+          .digest = checksum_text(checksum_of(std::as_bytes(std::span(facts))))};
 }
 
-Json state_document(const TrainingState& state, const RunConfig& run) {
+std::vector<CheckpointPiece> checkpoint_pieces(const Executor& executor, const Parameters& parameters,
+                                               const Sharding& sharding) {
+  std::vector<CheckpointPiece> pieces;
+  for (const auto& tensor : state_tensors(executor, parameters, sharding)) {
+    const LocalTensor& owned = tensor.owned;
+    pieces.push_back({tensor.name, owned.values.dtype, extents_of(tensor.parameter->shape), owned.begin, owned.end,
+                      bytes_of(owned.values), !tensor.parameter->is_trainable});
+  }
+  return pieces;
+}
+
+std::uint64_t checkpoint_bytes(const Parameters& parameters) {
+  return sizeof(float) * static_cast<std::uint64_t>(parameters.count() + 2 * parameters.trainable_count());
+}
+
+Json state_document(const TrainingState& state, const DataOrder& data) {
+  const std::int64_t steps_per_epoch = (data.rows - 1) / data.rows_per_step + 1;
+  const std::int64_t epoch = state.schedule_step / steps_per_epoch;
   return {{"step", state.step},
           {"updates", state.updates},
           {"skipped_in_a_row", state.skipped_in_a_row},
-          {"seed", run.seed},
+          {"micro_batches", state.micro_batches},
+          {"data",
+           {{"epoch", epoch},
+            {"row", (state.schedule_step - epoch * steps_per_epoch) * data.rows_per_step},
+            {"rows", data.rows},
+            {"rows_per_step", data.rows_per_step},
+            {"shuffle", data.is_shuffled},
+            {"seed", data.seed},
+            {"digest", data.digest}}},
           {"loss_scaler",
            {{"scale", state.loss_scaler.scale},
             {"steps_without_overflow", state.loss_scaler.steps_without_overflow},
             {"hysteresis_left", state.loss_scaler.hysteresis_left}}}};
 }
 
-TrainingState read_state(const Checkpoint& checkpoint) {
+TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data) {
   const JsonReader reader(checkpoint.state(), (checkpoint.folder() / "manifest.json").string());
   const JsonReader scaler = reader.object("loss_scaler");
   TrainingState state;
   state.step = reader.integer("step", 0, INT64_MAX);
   state.updates = reader.integer("updates", 0, state.step);
   state.skipped_in_a_row = reader.integer("skipped_in_a_row", 0, state.step);
+  state.micro_batches = reader.integer("micro_batches", 0, INT64_MAX);
+  state.schedule_step = SavedOrder(checkpoint).next_step(data);
   state.loss_scaler.scale = scaler.positive_number("scale");
   state.loss_scaler.steps_without_overflow = scaler.integer("steps_without_overflow", 0, INT64_MAX);
   state.loss_scaler.hysteresis_left = scaler.integer("hysteresis_left", 0, INT64_MAX);
   return state;
 }
 
-void restore_tensors(const Checkpoint& checkpoint, const Parameters& parameters, Executor& executor) {
-  for (const auto& [name, view] : state_tensors(parameters, executor))
-    checkpoint.read(name, view.dtype, bytes_of(view));
-  round_master_weights(parameters, executor);
+void require_same_model(const Checkpoint& checkpoint, const Parameters& parameters) {
+  const std::string where = checkpoint.folder().string();
+  const auto& saved = checkpoint.tensors();
+  std::size_t expected = 0;
+  for (const auto& parameter : parameters.list) {
+    for (const char* kind : {"weights/", "exp_avg/", "exp_avg_sq/"}) {
+      if (!parameter.is_trainable && std::string_view(kind) != "weights/") continue;
+      ++expected;
+      require_shape(checkpoint, kind + parameter.name, parameter);
+    }
+  }
+  if (saved.size() == expected) return;
+  for (const auto& [name, tensor] : saved) {
+    const auto slash = name.find('/');
+    const Parameter* parameter = slash == std::string::npos ? nullptr : parameters.find(name.substr(slash + 1));
+    if (parameter == nullptr || (!parameter->is_trainable && !name.starts_with("weights/")))
+      fail("{}: tensor {} is surplus: this run's model has no such tensor", where, name);
+  }
 }
 
-std::optional<Checkpoint> find_resume_point(const RunConfig& run) {
-  if (run.resume_from_checkpoint == "false") return std::nullopt;
-  if (run.resume_from_checkpoint == "auto") return newest_checkpoint(run.output_dir);
-  if (!std::filesystem::is_directory(run.resume_from_checkpoint)) {
-    fail("resume_from_checkpoint: there is no checkpoint {}", run.resume_from_checkpoint);
+void restore_tensors(const Checkpoint& checkpoint, const Parameters& parameters, const Sharding& sharding,
+                     Executor& executor) {
+  for (const auto& tensor : state_tensors(executor, parameters, sharding)) {
+    for (const auto& part : tensor.loaded)
+      checkpoint.read(tensor.name, part.begin, part.end, part.values.dtype, bytes_of(part.values));
   }
-  return Checkpoint(run.resume_from_checkpoint);
+}
+
+void restore_weights(const Checkpoint& checkpoint, const Parameters& parameters, const Sharding& sharding,
+                     Executor& executor) {
+  for (const auto& parameter : parameters.list) {
+    const std::string name = "weights/" + parameter.name;
+    require_shape(checkpoint, name, parameter);
+    for (const auto& part : loaded_tensors(executor, parameter, sharding))
+      checkpoint.read(name, part.begin, part.end, part.values.dtype, bytes_of(part.values));
+  }
+}
+
+std::optional<Checkpoint> find_resume_point(const RunConfig& run, Communicator& communicator) {
+  if (run.resume_from_checkpoint == "false") return std::nullopt;
+  if (run.resume_from_checkpoint == "auto") return newest_checkpoint(run.output_dir, communicator);
+  agree(communicator, [&] {
+    if (!std::filesystem::is_directory(run.resume_from_checkpoint))
+      fail("resume_from_checkpoint: there is no checkpoint {}", run.resume_from_checkpoint);
+  });
+  return open_checkpoint(run.resume_from_checkpoint, communicator);
 }
 
 }  // namespace heddle

@@ -1,19 +1,21 @@
 #include "train/weights.h"
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/threads.h"
-#include "formats/files.h"
-#include "formats/json.h"
 #include "models/model.h"
+#include "train/local_state.h"
+#include "train/parallel_convert.h"
 
 namespace heddle {
 namespace {
 
-constexpr std::int64_t kPiece = std::int64_t{1} << 16;     // elements that one thread converts at a time
+constexpr std::int64_t kPiece = std::int64_t{1} << 16;     // elements of one random stream, drawn by one thread
 constexpr std::int64_t kBuffered = std::int64_t{1} << 20;  // elements between file and memory: never a whole tensor
 
 /// Buffers that old checkpoints carry and that are no parameters: masks and frequencies that are computed.
@@ -25,18 +27,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return Shape(std::span<const std::int64_t>(shape)).text();
 }
 
-/// Converts in parallel.
-void convert_parallel(const void* source, DType source_type, void* target, DType target_type, std::int64_t count) {
-  const auto* from = static_cast<const std::byte*>(source);
-  auto* to = static_cast<std::byte*>(target);
-  parallel_for((count + kPiece - 1) / kPiece, [&](std::int64_t piece, int) {
-    const std::int64_t begin = piece * kPiece, size = std::min(kPiece, count - begin);
-    const auto offset = static_cast<std::size_t>(begin);
-    convert(from + offset * dtype_bytes(source_type), source_type, to + offset * dtype_bytes(target_type), target_type,
-            size);
-  });
-}
-
 /// Names in the file by the model's name: as they are, or without the base model's prefix throughout.
 bool lacks_prefix(const WeightFolder& folder, const std::string& prefix) {
   const auto tensors = folder.tensors();
@@ -44,29 +34,51 @@ bool lacks_prefix(const WeightFolder& folder, const std::string& prefix) {
                       [&](const StoredTensor* tensor) { return tensor->name.starts_with(prefix); });
 }
 
-void write_file(const std::filesystem::path& path, const std::vector<const WeightSource::Entry*>& entries,
-                const Executor& executor, std::optional<DType> dtype) {
-  std::vector<SafetensorsWriter::Entry> header;
-  for (const auto* entry : entries) {
-    const Shape shape = executor.persistent(entry->parameter).shape;
-    const auto extents = shape.extents();
-    header.push_back({entry->name, dtype.value_or(entry->dtype), {extents.begin(), extents.end()}});
+/// The elements from the first to the last that any of the tensors holds.
+std::pair<std::int64_t, std::int64_t> hull_of(const std::vector<LocalTensor>& tensors) {
+  std::int64_t begin = INT64_MAX, end = 0;
+  for (const auto& tensor : tensors) {
+    if (tensor.begin == tensor.end) continue;
+    begin = std::min(begin, tensor.begin);
+    end = std::max(end, tensor.end);
   }
-  SafetensorsWriter writer(path, header, {{"format", "pt"}});
-  std::vector<std::byte> piece;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const TensorView view = master_of(executor, entries[i]->parameter);
-    const DType type = header[i].dtype;
-    for (std::int64_t begin = 0; begin < view.elements(); begin += kBuffered) {
-      const std::int64_t count = std::min(kBuffered, view.elements() - begin);
-      piece.resize(static_cast<std::size_t>(count) * dtype_bytes(type));
-      const auto* from =
-          static_cast<const std::byte*>(view.data) + static_cast<std::size_t>(begin) * dtype_bytes(view.dtype);
-      convert_parallel(from, view.dtype, piece.data(), type, count);
-      writer.append(piece);
-    }
+  return {std::min(begin, end), end};
+}
+
+/// Whether any of the tensors holds some element of [begin, end).
+bool holds_any(const std::vector<LocalTensor>& tensors, std::int64_t begin, std::int64_t end) {
+  return std::any_of(tensors.begin(), tensors.end(), [&](const LocalTensor& tensor) {
+    return std::max(begin, tensor.begin) < std::min(end, tensor.end);
+  });
+}
+
+/// Elements [begin, end) of a tensor, given as `source`, into those of the tensors that hold them.
+template <typename Convert>
+void fill(const std::vector<LocalTensor>& tensors, std::int64_t begin, std::int64_t end, const void* source,
+          DType source_type, Convert convert_elements) {
+  for (const auto& tensor : tensors) {
+    const std::int64_t first = std::max(begin, tensor.begin), last = std::min(end, tensor.end);
+    if (first >= last) continue;
+    const DType type = tensor.values.dtype;
+    convert_elements(
+        static_cast<const std::byte*>(source) + static_cast<std::size_t>(first - begin) * dtype_bytes(source_type),
+        source_type,
+        static_cast<std::byte*>(tensor.values.data) +
+            static_cast<std::size_t>(first - tensor.begin) * dtype_bytes(type),
+        type, last - first);
   }
-  writer.finish();
+}
+
+/// Draws the elements [begin, end) of a parameter, which lie in one piece. A piece's numbers come from a stream of its
+/// own, so those before `begin` are drawn for nothing.
+void draw(const Initialization& rule, Random random, std::int64_t before, std::span<float> values) {
+  switch (rule.kind) {
+    case Initialization::Kind::zeros: std::fill(values.begin(), values.end(), 0.0f); return;
+    case Initialization::Kind::ones: std::fill(values.begin(), values.end(), 1.0f); return;
+    case Initialization::Kind::normal: break;
+  }
+  for (std::int64_t i = 0; i < before; ++i) random.normal();
+  for (auto& value : values) value = static_cast<float>(random.normal() * rule.standard_deviation);
 }
 
 }  // namespace
@@ -120,57 +132,42 @@ WeightSource match_weights(const WeightFolder& folder, const Parameters& paramet
   return source;
 }
 
-TensorView master_of(const Executor& executor, const std::string& parameter) {
-  const std::string master = master_label(parameter);
-  return executor.has_persistent(master) ? executor.persistent(master) : executor.persistent(parameter);
-}
-
 void load_weights(const WeightFolder& folder, const WeightSource& source, const Parameters& parameters,
-                  Executor& executor) {
+                  const Sharding& sharding, Executor& executor) {
   std::vector<std::byte> piece;  // aligned, and read rather than mapped: a file that shrinks is an error, not a signal
   for (const auto& entry : source.entries) {
-    const StoredTensor& tensor = *folder.find(entry.name);
-    const TensorView target = master_of(executor, entry.parameter);
-    for (std::int64_t begin = 0; begin < target.elements(); begin += kBuffered) {
-      const std::int64_t count = std::min(kBuffered, target.elements() - begin);
-      const auto offset = static_cast<std::size_t>(begin);
-      piece.resize(static_cast<std::size_t>(count) * dtype_bytes(tensor.dtype));
-      folder.read(tensor, offset * dtype_bytes(tensor.dtype), piece);
-      convert_parallel(piece.data(), tensor.dtype,
-                       static_cast<std::byte*>(target.data) + offset * dtype_bytes(target.dtype), target.dtype, count);
+    const StoredTensor& stored = *folder.find(entry.name);
+    const auto tensors = loaded_tensors(executor, *parameters.find(entry.parameter), sharding);
+    const auto [first, last] = hull_of(tensors);
+    for (std::int64_t begin = first; begin < last; begin += kBuffered) {
+      const std::int64_t end = std::min(begin + kBuffered, last);
+      if (!holds_any(tensors, begin, end)) continue;
+      piece.resize(static_cast<std::size_t>(end - begin) * dtype_bytes(stored.dtype));
+      folder.read(stored, static_cast<std::uint64_t>(begin) * dtype_bytes(stored.dtype), piece);
+      fill(tensors, begin, end, piece.data(), stored.dtype, convert_parallel);
     }
   }
-  round_master_weights(parameters, executor);
 }
 
-void initialize_weights(const Parameters& parameters, std::uint64_t seed, Executor& executor) {
+void initialize_weights(const Parameters& parameters, std::uint64_t seed, const Sharding& sharding,
+                        Executor& executor) {
   for (std::size_t index = 0; index < parameters.list.size(); ++index) {
     const Parameter& parameter = parameters.list[index];
-    const TensorView target = master_of(executor, parameter.name);
-    const auto& rule = parameter.initialization;
-    const std::int64_t count = target.elements();
-    parallel_for((count + kPiece - 1) / kPiece, [&](std::int64_t piece, int) {
-      Random random(seed, (std::uint64_t{index} << 32) + static_cast<std::uint64_t>(piece));
-      for (std::int64_t i = piece * kPiece; i < std::min(count, (piece + 1) * kPiece); ++i) {
-        float value = 0.0f;
-        if (rule.kind == Initialization::Kind::ones) value = 1.0f;
-        if (rule.kind == Initialization::Kind::normal)
-          value = static_cast<float>(random.normal() * rule.standard_deviation);
-        convert(&value, DType::f32,
-                static_cast<std::byte*>(target.data) + static_cast<std::size_t>(i) * dtype_bytes(target.dtype),
-                target.dtype, 1);
-      }
+    const auto tensors = loaded_tensors(executor, parameter, sharding);
+    const auto [first, last] = hull_of(tensors);
+    const std::int64_t first_piece = first / kPiece;
+    parallel_for((last + kPiece - 1) / kPiece - first_piece, [&, begin_of_all = first, end_of_all = last](
+                                                                 std::int64_t offset, int) {
+      const std::int64_t piece = first_piece + offset;
+      const std::int64_t begin = std::max(begin_of_all, piece * kPiece);
+      const std::int64_t end = std::min(end_of_all, (piece + 1) * kPiece);
+      if (!holds_any(tensors, begin, end)) return;
+      thread_local std::vector<float> values(kPiece);
+      const auto drawn = std::span(values).first(static_cast<std::size_t>(end - begin));
+      draw(parameter.initialization, Random(seed, (std::uint64_t{index} << 32) + static_cast<std::uint64_t>(piece)),
+           begin - piece * kPiece, drawn);
+      fill(tensors, begin, end, drawn.data(), DType::f32, convert);
     });
-  }
-  round_master_weights(parameters, executor);
-}
-
-void round_master_weights(const Parameters& parameters, Executor& executor) {
-  for (const auto& parameter : parameters.list) {
-    const std::string master = master_label(parameter.name);
-    if (!executor.has_persistent(master)) continue;
-    const TensorView from = executor.persistent(master), to = executor.persistent(parameter.name);
-    convert_parallel(from.data, from.dtype, to.data, to.dtype, from.elements());
   }
 }
 
@@ -180,24 +177,6 @@ WeightSource fresh_source(const Parameters& parameters, DType dtype) {
     source.entries.push_back({parameter.name, parameter.name, dtype, "model.safetensors"});
   }
   return source;
-}
-
-void export_weights(const std::filesystem::path& folder, const WeightSource& source, const Parameters& parameters,
-                    const Executor& executor, std::optional<DType> dtype) {
-  (void)parameters;
-  std::map<std::string, std::vector<const WeightSource::Entry*>> files;
-  for (const auto& entry : source.entries) files[entry.file].push_back(&entry);
-  for (const auto& [file, entries] : files) write_file(folder / file, entries, executor, dtype);
-  if (!source.is_sharded) return;
-  Json map = Json::object();
-  std::uint64_t total = 0;
-  for (const auto& entry : source.entries) {
-    map[entry.name] = entry.file;
-    total += static_cast<std::uint64_t>(executor.persistent(entry.parameter).elements()) *
-             dtype_bytes(dtype.value_or(entry.dtype));
-  }
-  write_text_file(folder / "model.safetensors.index.json",
-                  Json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n");
 }
 
 }  // namespace heddle

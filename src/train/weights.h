@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "formats/safetensors.h"
 #include "models/model_config.h"
 #include "program/builder.h"
+#include "program/partition.h"
 #include "train/executor.h"
 
 namespace heddle {
@@ -29,24 +31,25 @@ struct WeightSource {
 /// surplus or misshapen. Reads no weight.
 WeightSource match_weights(const WeightFolder& folder, const Parameters& parameters, const ModelConfig& model);
 
-/// Reads the weights into the executor's buffers (and master weights).
+/// Reads what this rank holds of the weights (and master weights): only these bytes of the files.
 void load_weights(const WeightFolder& folder, const WeightSource& source, const Parameters& parameters,
-                  Executor& executor);
+                  const Sharding& sharding, Executor& executor);
 
-/// Fresh weights by each parameter's rule, drawn from (seed, name).
-void initialize_weights(const Parameters& parameters, std::uint64_t seed, Executor& executor);
-
-/// Rounds the master weights into the weights that the products read; nothing to do in fp32.
-void round_master_weights(const Parameters& parameters, Executor& executor);
-
-/// The fp32 values of a parameter: its master, or itself.
-TensorView master_of(const Executor& executor, const std::string& parameter);
+/// Fresh weights by each parameter's rule, drawn from (seed, name): the same numbers whatever this rank holds of them.
+void initialize_weights(const Parameters& parameters, std::uint64_t seed, const Sharding& sharding, Executor& executor);
 
 /// How a model from scratch is laid out: one file, every tensor in `dtype`.
 WeightSource fresh_source(const Parameters& parameters, DType dtype);
 
+/// Bytes that export_weights writes, headers left out.
+std::uint64_t export_bytes(const WeightSource& source, const Parameters& parameters, std::optional<DType> dtype);
+
 /// Writes model.safetensors (or the source's shards and index) into `folder`; `dtype` overrides the source's types.
+/// Called by all ranks: each writes the elements that it owns, at their place; nothing is gathered, and the bytes do
+/// not depend on the number of ranks. The files appear under their names when all are whole; after a failure, which all
+/// ranks throw, the old ones are left.
 void export_weights(const std::filesystem::path& folder, const WeightSource& source, const Parameters& parameters,
-                    const Executor& executor, std::optional<DType> dtype);
+                    const Sharding& sharding, const Executor& executor, std::optional<DType> dtype,
+                    Communicator& communicator);
 
 }  // namespace heddle

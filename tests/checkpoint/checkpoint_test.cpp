@@ -2,109 +2,323 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
+#include <numeric>
 
 #include "base/error.h"
+#include "checkpoint/save.h"
+#include "comm/job.h"
+#include "formats/files.h"
 
 namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::vector<float> numbers(std::size_t count, float first) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
 
 class CheckpointFolder : public testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = (fs::temp_directory_path() / "heddle-checkpoint-XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
-    std::ofstream(folder_ / "config.json") << "{}";
+    std::ofstream(folder_ / "config.json") << "{\"hidden_size\": 64}";
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  void save(std::int64_t step) {
-    const std::array<CheckpointTensor, 2> tensors = {
-        {{"weights/a", DType::f32, {2, 3}, std::as_bytes(std::span(values_))},
-         {"exp_avg/a", DType::f32, {2, 3}, std::as_bytes(std::span(moments_))}}};
-    const std::array<fs::path, 1> files = {folder_ / "config.json"};
-    save_checkpoint(folder_, step, tensors, Json{{"step", step}}, files);
+  /// Two tensors of 6 x 7 elements, cut into `ranks` pieces of about the same size.
+  fs::path save(std::int64_t step, int ranks = 1) {
+    const std::array<KeptFile, 1> files = {{{"config.json", folder_ / "config.json", ""}}};
+    fs::path path;
+    run_ranks(ranks, [&](Communicator& communicator) {
+      const auto written =
+          save_checkpoint(folder_, step, pieces_of(communicator), Json{{"step", step}}, files, communicator);
+      if (communicator.rank() == 0) path = written;
+      return 0;
+    });
+    return path;
   }
 
-  std::vector<float> read(const Checkpoint& checkpoint, const std::string& name) {
-    std::vector<float> values(6);
-    checkpoint.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+  std::vector<CheckpointPiece> pieces_of(const Communicator& communicator) {
+    const std::int64_t begin = 42 * communicator.rank() / communicator.size();
+    const std::int64_t end = 42 * (communicator.rank() + 1) / communicator.size();
+    const auto part = [&](const std::vector<float>& values) {
+      return std::as_bytes(
+          std::span(values).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
+    };
+    return {{"weights/a", DType::f32, {6, 7}, begin, end, part(values_)},
+            {"exp_avg/a", DType::f32, {6, 7}, begin, end, part(moments_)}};
+  }
+
+  static std::vector<float> read(const Checkpoint& checkpoint, const std::string& name, std::int64_t begin = 0,
+                                 std::int64_t end = 42) {
+    std::vector<float> values(static_cast<std::size_t>(end - begin));
+    checkpoint.read(name, begin, end, DType::f32, std::as_writable_bytes(std::span(values)));
     return values;
   }
 
-  void flip_last_byte(const fs::path& path) {
-    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-    file.seekg(-1, std::ios::end);
-    const char byte = static_cast<char>(file.get() ^ 1);
-    file.seekp(-1, std::ios::end);
-    file.put(byte);
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_)) found.push_back(entry.path().filename().string());
+    return found;
   }
 
+  std::optional<Checkpoint> newest() const { return newest_checkpoint(folder_, *alone()); }
+
   fs::path folder_;
-  std::vector<float> values_ = {1, 2, 3, 4, 5, 6}, moments_ = {-1, -2, -3, -4, -5, -6};
+  std::vector<float> values_ = numbers(42, 1), moments_ = numbers(42, -100);
 };
 
 TEST_F(CheckpointFolder, ReadsBackWhatWasSaved) {
-  save(7);
-  const Checkpoint checkpoint(folder_ / "checkpoint-7");
+  const fs::path path = save(7);
+  EXPECT_EQ(path, folder_ / "checkpoint-7");
+  const Checkpoint checkpoint(path);
   EXPECT_EQ(checkpoint.step(), 7);
   EXPECT_EQ(checkpoint.state()["step"], 7);
   EXPECT_EQ(read(checkpoint, "weights/a"), values_);
   EXPECT_EQ(read(checkpoint, "exp_avg/a"), moments_);
-  EXPECT_TRUE(fs::exists(folder_ / "checkpoint-7" / "config.json"));
+  EXPECT_THAT(checkpoint.tensors().at("weights/a").shape, testing::ElementsAre(6, 7));
+  EXPECT_EQ(read_text_file(path / "config.json"), "{\"hidden_size\": 64}");
+}
+
+TEST_F(CheckpointFolder, AnyRangeIsReadFromThePiecesOfAnyNumberOfRanks) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    const Checkpoint checkpoint(save(ranks, ranks));
+    for (const auto& [begin, end] : {std::pair{0, 42}, {0, 1}, {41, 42}, {13, 15}, {5, 40}, {21, 21}}) {
+      EXPECT_EQ(read(checkpoint, "weights/a", begin, end), std::vector(values_.begin() + begin, values_.begin() + end))
+          << ranks << " ranks, " << begin << " to " << end;
+    }
+  }
+}
+
+TEST_F(CheckpointFolder, ReadsOnlyTheRangeThatIsAskedFor) {
+  const Checkpoint checkpoint(save(3, 3));
+  fs::remove(folder_ / "checkpoint-3" / "state-00001.safetensors");
+  fs::resize_file(folder_ / "checkpoint-3" / "state-00002.safetensors", 10);
+  EXPECT_EQ(read(checkpoint, "weights/a", 2, 14), numbers(12, 3));
+  EXPECT_THROW(read(checkpoint, "weights/a", 2, 42), Error);
+}
+
+TEST_F(CheckpointFolder, WeightsAreRoundedToTheTypeOfTheBuffer) {
+  values_[20] = 1.00390625f;  // halfway between two of bfloat16: to the even one
+  values_[21] = 1.01171875f;
+  const Checkpoint checkpoint(save(1, 2));
+  std::array<BFloat16, 4> rounded;
+  checkpoint.read("weights/a", 19, 23, DType::bf16, std::as_writable_bytes(std::span(rounded)));
+  EXPECT_EQ(static_cast<float>(rounded[0]), 20.0f);
+  EXPECT_EQ(static_cast<float>(rounded[1]), 1.0f);
+  EXPECT_EQ(static_cast<float>(rounded[2]), 1.015625f);
+  EXPECT_EQ(static_cast<float>(rounded[3]), 23.0f);
 }
 
 TEST_F(CheckpointFolder, NothingIsLeftBesideIt) {
-  save(7);
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder_)) names.push_back(entry.path().filename().string());
-  EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "checkpoint-7"));
+  save(7, 2);
+  EXPECT_THAT(names(), testing::UnorderedElementsAre("config.json", "checkpoint-7"));
+}
+
+TEST_F(CheckpointFolder, AFailureOnOneRankIsTheSameErrorOnAllAndLeavesNothing) {
+  save(6);
+  std::array<std::string, 3> errors;
+  run_ranks(3, [&](Communicator& communicator) {
+    auto pieces = pieces_of(communicator);
+    if (communicator.rank() == 1) pieces.push_back(pieces.front());  // given twice: this rank's file cannot be written
+    try {
+      save_checkpoint(folder_, 7, pieces, Json::object(), {}, communicator);
+    } catch (const Error& e) {
+      errors[static_cast<std::size_t>(communicator.rank())] = e.what();
+    }
+    return 0;
+  });
+  EXPECT_THAT(errors[0], HasSubstr("state-00001.safetensors"));
+  EXPECT_EQ(errors[1], errors[0]);
+  EXPECT_EQ(errors[2], errors[0]);
+  EXPECT_THAT(names(), testing::UnorderedElementsAre("config.json", "checkpoint-6"));
+  EXPECT_EQ(newest()->step(), 6);
+}
+
+TEST_F(CheckpointFolder, ElementsThatNoRankSavesAreAnError) {
+  const auto save_part = [&](std::int64_t begin, std::int64_t end) {
+    const std::vector<CheckpointPiece> pieces = {
+        {"weights/a",
+         DType::f32,
+         {6, 7},
+         begin,
+         end,
+         std::as_bytes(std::span(values_)).first(static_cast<std::size_t>(end - begin) * sizeof(float))}};
+    save_checkpoint(folder_, 1, pieces, Json::object(), {}, *alone());
+  };
+  EXPECT_THAT([&] { save_part(0, 41); }, ThrowsMessage<Error>(HasSubstr("weights/a")));
+  EXPECT_THAT([&] { save_part(1, 42); }, ThrowsMessage<Error>(HasSubstr("weights/a")));
+  EXPECT_THAT(names(), testing::ElementsAre("config.json"));
+}
+
+TEST_F(CheckpointFolder, TheSameStepAgainTakesThePlaceOfTheOldOne) {
+  save(5, 3);
+  values_[0] = 77;
+  save(5, 1);
+  EXPECT_EQ(read(*newest(), "weights/a"), values_);
+  EXPECT_FALSE(fs::exists(folder_ / "checkpoint-5" / "state-00001.safetensors"));
+  EXPECT_THAT(names(), testing::UnorderedElementsAre("config.json", "checkpoint-5"));
 }
 
 TEST_F(CheckpointFolder, TheNewestIsFoundByNumberNotByName) {
   for (const std::int64_t step : {9, 10, 100}) save(step);
   fs::create_directory(folder_ / "checkpoint-abc");
   EXPECT_THAT(checkpoint_steps(folder_), testing::ElementsAre(100, 10, 9));
-  EXPECT_EQ(newest_checkpoint(folder_)->step(), 100);
+  EXPECT_EQ(newest()->step(), 100);
 }
 
-TEST_F(CheckpointFolder, ADamagedOneIsPassedOver) {
-  for (const std::int64_t step : {1, 2, 3, 4}) save(step);
-  flip_last_byte(folder_ / "checkpoint-4" / "state-00000.safetensors");
-  fs::resize_file(folder_ / "checkpoint-3" / "state-00000.safetensors", 100);
-  fs::remove(folder_ / "checkpoint-2" / "manifest.json");
-  EXPECT_EQ(newest_checkpoint(folder_)->step(), 1);
+TEST_F(CheckpointFolder, AllRanksTakeTheSameOne) {
+  for (const std::int64_t step : {1, 2}) save(step, 2);
+  std::ofstream(folder_ / "checkpoint-2" / "state-00001.safetensors", std::ios::app) << "x";
+  std::array<std::int64_t, 3> steps{};
+  run_ranks(3, [&](Communicator& communicator) {
+    steps[static_cast<std::size_t>(communicator.rank())] = newest_checkpoint(folder_, communicator)->step();
+    return 0;
+  });
+  EXPECT_THAT(steps, testing::Each(1));
 }
 
-TEST_F(CheckpointFolder, DamageIsNamed) {
-  save(4);
-  flip_last_byte(folder_ / "checkpoint-4" / "state-00000.safetensors");
-  const Checkpoint checkpoint(folder_ / "checkpoint-4");
-  EXPECT_THAT([&] { checkpoint.verify(); }, testing::ThrowsMessage<Error>(testing::AllOf(
-                                                testing::HasSubstr("exp_avg/a"), testing::HasSubstr("checksum"))));
-}
-
-TEST_F(CheckpointFolder, AnotherShapeIsRefused) {
-  save(1);
-  const Checkpoint checkpoint(folder_ / "checkpoint-1");
-  std::vector<float> values(5);
-  EXPECT_THROW(checkpoint.read("weights/a", DType::f32, std::as_writable_bytes(std::span(values))), Error);
-  EXPECT_THROW(checkpoint.read("weights/b", DType::f32, std::as_writable_bytes(std::span(values))), Error);
+TEST_F(CheckpointFolder, AnotherTensorOrMoreElementsAreRefused) {
+  const Checkpoint checkpoint(save(1));
+  EXPECT_THAT([&] { read(checkpoint, "weights/b"); }, ThrowsMessage<Error>(HasSubstr("weights/b")));
+  EXPECT_THAT([&] { read(checkpoint, "weights/a", 0, 43); }, ThrowsMessage<Error>(HasSubstr("42 elements")));
 }
 
 TEST_F(CheckpointFolder, OldOnesGoAndSoDoUnfinishedOnes) {
-  for (const std::int64_t step : {1, 2, 3}) save(step);
-  fs::create_directory(folder_ / ".checkpoint-4.partial");
-  remove_old_checkpoints(folder_, 2);
-  EXPECT_THAT(checkpoint_steps(folder_), testing::ElementsAre(3, 2));
-  EXPECT_FALSE(fs::exists(folder_ / ".checkpoint-4.partial"));
+  for (const std::int64_t step : {1, 2, 3, 4, 5, 6, 7}) save(step);
+  fs::create_directory(folder_ / ".checkpoint-8.partial");
+  remove_old_checkpoints(folder_, 2, 3, *alone());
+  EXPECT_THAT(checkpoint_steps(folder_), testing::ElementsAre(7, 6, 3));
+  remove_old_checkpoints(folder_, 1, 0, *alone());
+  EXPECT_THAT(names(), testing::UnorderedElementsAre("config.json", "checkpoint-7"));
 }
 
-TEST_F(CheckpointFolder, NoneIsNoError) { EXPECT_FALSE(newest_checkpoint(folder_).has_value()); }
+std::uint64_t inode(const fs::path& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? status.st_ino : 0;
+}
+
+TEST_F(CheckpointFolder, WhatDoesNotChangeIsStoredOnce) {
+  std::vector<float> frozen = numbers(600000, 0);
+  const auto save_frozen = [&](std::int64_t step) {
+    run_ranks(2, [&](Communicator& communicator) {
+      auto pieces = pieces_of(communicator);
+      const std::int64_t begin = 300000 * communicator.rank();
+      pieces.push_back({"weights/base",
+                        DType::f32,
+                        {600000},
+                        begin,
+                        begin + 300000,
+                        std::as_bytes(std::span(frozen).subspan(static_cast<std::size_t>(begin), 300000)),
+                        true});
+      const std::array<KeptFile, 2> files = {{{"large.txt", "", std::string(2000000, 'x')}, {"small.txt", "", "y"}}};
+      save_checkpoint(folder_, step, pieces, Json::object(), files, communicator);
+      return 0;
+    });
+    return folder_ / fmt::format("checkpoint-{}", step);
+  };
+  const fs::path first = save_frozen(1);
+  moments_[3] = 5;
+  const fs::path second = save_frozen(2);
+  for (const char* name : {"frozen-00000.safetensors", "frozen-00001.safetensors", "large.txt"})
+    EXPECT_EQ(inode(first / name), inode(second / name)) << name;
+  for (const char* name : {"state-00000.safetensors", "small.txt"})
+    EXPECT_NE(inode(first / name), inode(second / name)) << name;
+  remove_old_checkpoints(folder_, 1, 0, *alone());
+  EXPECT_EQ(read(*newest(), "weights/base", 0, 600000), frozen);
+  EXPECT_EQ(read(*newest(), "exp_avg/a"), moments_);
+
+  frozen[0] = 9;  // it has changed after all
+  const fs::path third = save_frozen(3);
+  EXPECT_NE(inode(second / "frozen-00000.safetensors"), inode(third / "frozen-00000.safetensors"));
+  EXPECT_EQ(inode(second / "frozen-00001.safetensors"), inode(third / "frozen-00001.safetensors"));
+  EXPECT_EQ(read(*newest(), "weights/base", 0, 600000), frozen);
+}
+
+TEST_F(CheckpointFolder, NoneIsNoError) { EXPECT_FALSE(newest().has_value()); }
+
+TEST_F(CheckpointFolder, ARehearsalTellsOfWhatIsInTheWayAndLeavesNothing) {
+  rehearse_save(folder_, 1000, *alone());
+  EXPECT_THAT(names(), testing::ElementsAre("config.json"));
+  EXPECT_THAT([&] { rehearse_save(folder_, std::uint64_t{1} << 60, *alone()); },
+              ThrowsMessage<Error>(HasSubstr(folder_.string())));
+  EXPECT_THAT([&] { rehearse_save(folder_ / "config.json", 1, *alone()); },
+              ThrowsMessage<Error>(HasSubstr("config.json")));
+}
+
+TEST_F(CheckpointFolder, ASaveThatDoesNotFitIsRefusedBeforeItIsWritten) {
+  std::vector<CheckpointPiece> pieces = {{"weights/a", DType::f32, {6, 7}, 0, 42, std::as_bytes(std::span(values_))}};
+  // More than any disk has: the memory is never touched.
+  const std::int64_t elements = std::int64_t{1} << 58;
+  pieces[0] = {"weights/a", DType::f32, {elements},
+               0,           elements,   {pieces[0].bytes.data(), static_cast<std::size_t>(elements) * sizeof(float)}};
+  EXPECT_THAT([&] { save_checkpoint(folder_, 1, pieces, Json::object(), {}, *alone()); },
+              ThrowsMessage<Error>(HasSubstr("are free")));
+}
+
+/// What may happen to a file of a checkpoint.
+struct Damage {
+  const char* name;
+  std::function<void(const fs::path&)> apply;
+};
+
+class DamagedFile : public CheckpointFolder, public testing::WithParamInterface<Damage> {};
+
+void flip(const fs::path& path, std::uintmax_t at, int bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const char byte = static_cast<char>(file.get() ^ (1 << bit));
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(byte);
+}
+
+TEST_P(DamagedFile, IsNamedAndTheCheckpointBeforeIsTaken) {
+  save(1, 2);
+  save(2, 2);
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder_ / "checkpoint-2")) files.push_back(entry.path());
+  EXPECT_EQ(files.size(), 4);  // two of state, the manifest, config.json
+  for (const auto& file : files) {
+    save(2, 2);
+    GetParam().apply(file);
+    testing::internal::CaptureStderr();
+    const auto found = newest();
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(found->step(), 1) << file;
+    EXPECT_THAT(said, testing::AllOf(HasSubstr("heddle: warning: "), HasSubstr("checkpoint-2"),
+                                     HasSubstr(file.filename().string())));
+  }
+}
+
+TEST_P(DamagedFile, IsAnErrorWhereNoOtherCheckpointIsWhole) {
+  GetParam().apply(save(1) / "state-00000.safetensors");
+  EXPECT_THAT([&] { newest(); },
+              ThrowsMessage<Error>(testing::AllOf(HasSubstr("checkpoint-1"), HasSubstr("state-00000.safetensors"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, DamagedFile,
+    testing::Values(Damage{"Emptied", [](const fs::path& path) { fs::resize_file(path, 0); }},
+                    Damage{"CutInHalf", [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) / 2); }},
+                    Damage{"CutByOne", [](const fs::path& path) { fs::resize_file(path, fs::file_size(path) - 1); }},
+                    Damage{"OneByteMore", [](const fs::path& path) { std::ofstream(path, std::ios::app) << ' '; }},
+                    Damage{"Deleted", [](const fs::path& path) { fs::remove(path); }},
+                    Damage{"FirstBitFlipped", [](const fs::path& path) { flip(path, 0, 0); }},
+                    Damage{"BitFlippedInTheMiddle",
+                           [](const fs::path& path) { flip(path, fs::file_size(path) / 2, 4); }},
+                    Damage{"LastBitFlipped", [](const fs::path& path) { flip(path, fs::file_size(path) - 1, 7); }}),
+    [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace heddle

@@ -1,23 +1,54 @@
 #include "operation.h"
+#include "ops/block_tree.h"
 
 namespace heddle::conformance {
 namespace {
 
 constexpr double kDoubleUnit = 0x1p-53;
 
-/// Summed in f64, so that the bound is of f64 too.
+/// A piece of a tensor: elements [begin, begin + n) of `elements`.
+struct Piece {
+  std::int64_t elements, begin, n;
+};
+
+/// The largest aligned powers of two that make up the piece's blocks, each summed in f64: the bound is of f64 too.
 Outputs sum_of_squares_reference(const Case& c) {
-  double total = 0.0;
-  for (const double x : c.in[0].values) total += x * x;
-  return {{Real(total, static_cast<double>(c.in[0].values.size()) * kDoubleUnit * total)}};
+  const std::int64_t elements = c.attributes.integer("elements"), n = c.in[0].shape.elements();
+  const std::int64_t block = elements < 16384 ? 16 : 1024;
+  std::int64_t at = c.attributes.integer("begin") / block;
+  const std::int64_t first = at, end = at + (n + block - 1) / block;
+  Outputs outputs(1);
+  while (at < end) {
+    std::int64_t length = 1;
+    while (at % (2 * length) == 0 && at + 2 * length <= end) length *= 2;
+    double total = 0.0;
+    for (std::int64_t i = (at - first) * block; i < std::min(n, (at - first + length) * block); ++i)
+      total += c.in[0].values[static_cast<std::size_t>(i)] * c.in[0].values[static_cast<std::size_t>(i)];
+    outputs[0].push_back(Real(total, static_cast<double>(n) * kDoubleUnit * total));
+    at += length;
+  }
+  while (outputs[0].size() < static_cast<std::size_t>(kMostRuns)) outputs[0].push_back(Real(-1.0));
+  return outputs;
 }
 
-Case sum_of_squares_case(std::int64_t n) {
-  return {.name = fmt::format("n {}", n),
-          .in = {random(DType::f32, {n}, 1)},
-          .out = {output(DType::f64, {1})},
-          .attributes = {},
+Case sum_of_squares_case(Piece piece) {
+  return {.name = fmt::format("{} of {} from {}", piece.n, piece.elements, piece.begin),
+          .in = {random(DType::f32, {piece.n}, 1)},
+          .out = {given(DType::f64, {kMostRuns}, std::vector<double>(kMostRuns, -1.0))},
+          .attributes = {{"elements", piece.elements}, {"begin", piece.begin}},
           .scalars = {}};
+}
+
+Outputs accumulate_gradient_reference(const Case& c) {
+  return {elements(c.in[0].shape.elements(), [&](std::int64_t i) { return Real(initial(c, 0, i)) + c.in[0][i]; })};
+}
+
+Case accumulate_gradient_case(Precision p, std::int64_t n, Accumulate mode, bool first) {
+  return {.name = fmt::format("n {} mode {} first {}", n, static_cast<int>(mode), first),
+          .in = {random(DType::f32, {n}, 1)},
+          .out = {gradient_output(p, {n}, mode, first, 2)},
+          .attributes = {{"accumulate", static_cast<std::int64_t>(mode)}},
+          .scalars = {.first_micro_batch = first}};
 }
 
 Outputs gradient_norm_reference(const Case& c) {
@@ -29,11 +60,14 @@ Outputs gradient_norm_reference(const Case& c) {
   return {{Real(norm, 1e-14 * norm)}, {Real(inverse_loss_scale * clip, 1e-14 * inverse_loss_scale)}};
 }
 
-Case gradient_norm_case(std::vector<double> sums, float inverse_loss_scale, float limit) {
+/// Sums of tensors of one block each.
+Case gradient_norm_case(const std::vector<double>& sums, float inverse_loss_scale, float limit) {
+  std::vector<double> runs(sums.size() * kMostRuns, 0.0), elements(sums.size(), 16.0);
+  for (std::size_t i = 0; i < sums.size(); ++i) runs[i * kMostRuns] = sums[i];
   return {.name = fmt::format("{} sums, inverse loss scale {}, limit {}", sums.size(), inverse_loss_scale, limit),
-          .in = {given(DType::f64, {static_cast<std::int64_t>(sums.size())}, sums)},
+          .in = {given(DType::f64, {1, static_cast<std::int64_t>(sums.size()), kMostRuns}, runs)},
           .out = {output(DType::f64, {1}), output(DType::f32, {1})},
-          .attributes = {},
+          .attributes = {{"elements", elements}},
           .scalars = {.inverse_loss_scale = inverse_loss_scale, .max_grad_norm = limit}};
 }
 
@@ -76,13 +110,30 @@ Case adamw_case(Precision p, std::int64_t n, double factor, double weight_decay)
 
 std::vector<Operation> optimizer_operations() {
   return {
+      {.name = "accumulate_gradient",
+       .cases = [](Precision p) -> std::vector<Case> {
+         return {accumulate_gradient_case(p, 1, Accumulate::add, true),
+                 accumulate_gradient_case(p, 1001, Accumulate::add_after_first, true),
+                 accumulate_gradient_case(p, 16384 * 2 + 3, Accumulate::add_after_first, false)};
+       },
+       .reference = accumulate_gradient_reference,
+       .precisions = {DType::f32},
+       .large = [](Precision p) { return accumulate_gradient_case(p, std::int64_t{1} << 24, Accumulate::add, false); }},
       {.name = "sum_of_squares",
        .cases = [](Precision) -> std::vector<Case> {
-         return {sum_of_squares_case(1), sum_of_squares_case(1001), sum_of_squares_case(16384 * 3 + 5)};
+         return {sum_of_squares_case({1, 0, 1}),
+                 sum_of_squares_case({1001, 0, 1001}),
+                 sum_of_squares_case({16384 * 3 + 5, 0, 16384 * 3 + 5}),
+                 sum_of_squares_case({1001, 336, 336}),
+                 sum_of_squares_case({16384 * 3 + 5, 17408, 31749}),
+                 sum_of_squares_case({40, 40, 0})};
        },
        .reference = sum_of_squares_reference,
        .precisions = {DType::f32},
-       .large = [](Precision) { return sum_of_squares_case(std::int64_t{1} << 24); }},
+       .large =
+           [](Precision) {
+             return sum_of_squares_case({1 << 24, 0, 1 << 24});
+           }},
       {.name = "gradient_norm",
        .cases = [](Precision) -> std::vector<Case> {
          return {gradient_norm_case({4.0}, 1.0f, 0.0f), gradient_norm_case({1.0, 2.5, 1e3}, 1.0f, 1.0f),

@@ -19,7 +19,7 @@ TEST(Executor, AllocatesNothingInsideAStep) {
     const RunData data = load_run_data(file.config(), model);
     const CompiledRun compiled = compile_run(file.config(), model, data);
     Executor executor(compiled.program_list(), compiled.plan, cpu::find_kernel, compiled.threads);
-    initialize_weights(compiled.parameters, 1, executor);
+    initialize_weights(compiled.parameters, 1, compiled.sharding, executor);
     const StreamFeed feed(executor);
     const BatchSchedule schedule(*data.train, batch_options(file.config()));
     const StepBatch batch = schedule.step(0);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "checkpoint/checkpoint.h"
+#include "checkpoint/save.h"
+#include "comm/job.h"
 #include "small_run.h"
 #include "train/trainer.h"
 
@@ -77,7 +78,7 @@ TEST_P(Training, FallsBackToTheCheckpointBeforeADamagedOne) {
   std::string bytes = read_file(damaged);
   bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 1);
   std::ofstream(damaged, std::ios::binary) << bytes;
-  EXPECT_EQ(newest_checkpoint(folder_.path() / "run")->step(), 4);
+  EXPECT_EQ(newest_checkpoint(folder_.path() / "run", *alone())->step(), 4);
   EXPECT_EQ(train_once(folder_.path(), config(), "run", changes), reference);
 }
 

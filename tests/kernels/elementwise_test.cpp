@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "instruction_sets.h"
 #include "kernels/cpu/kernels.h"
+#include "ops/block_tree.h"
 
 namespace heddle {
 namespace {
@@ -24,7 +25,9 @@ TensorView view(std::vector<T>& values) {
 
 void run(Kernel kernel, std::vector<TensorView> in, std::vector<TensorView> out, const Attributes& attributes = {},
          const Scalars& scalars = {}) {
-  kernel({.in = in, .out = out, .attributes = attributes, .scalars = scalars, .scratch = {}});
+  std::vector<std::byte> memory(std::size_t{1} << 20);
+  const Scratch scratch{.shared = memory.data(), .shared_bytes = memory.size()};
+  kernel({.in = in, .out = out, .attributes = attributes, .scalars = scalars, .scratch = scratch});
 }
 
 /// n numbers of several magnitudes and both signs, by a plain recurrence.
@@ -137,10 +140,14 @@ TEST(Adamw, DoesNotDependOnHowATensorIsCut) {
 
 TEST(GradientNorm, ClipsAsPyTorchDoes) {
   // torch.nn.utils.clip_grad_norm_: clip_coef = max_norm / (total_norm + 1e-6), clamped to 1.
-  std::vector<double> sums = {9.0, 16.0}, norm = {0.0};
+  std::vector<double> sums(2 * kMostRuns), norm = {0.0};  // of two tensors of one block each
+  sums[0] = 9.0;
+  sums[kMostRuns] = 16.0;
   std::vector<float> factor = {0.0f};
+  const TensorView runs{sums.data(), DType::f64, {1, 2, kMostRuns}};
+  const Attributes attributes{{"elements", std::vector<double>{16.0, 16.0}}};
   const auto clip = [&](float limit, float inverse_loss_scale) {
-    run(cpu::gradient_norm, {view(sums)}, {view(norm), view(factor)}, {},
+    run(cpu::gradient_norm, {runs}, {view(norm), view(factor)}, attributes,
         {.inverse_loss_scale = inverse_loss_scale, .max_grad_norm = limit});
   };
   clip(1.0f, 1.0f);
@@ -156,23 +163,50 @@ TEST(GradientNorm, ClipsAsPyTorchDoes) {
 }
 
 TEST(GradientNorm, ShowsNaNAndInfinity) {
-  std::vector<double> sums = {std::numeric_limits<double>::quiet_NaN()}, norm = {0.0};
+  std::vector<double> sums(kMostRuns, std::numeric_limits<double>::quiet_NaN()), norm = {0.0};
   std::vector<float> factor = {0.0f};
-  run(cpu::gradient_norm, {view(sums)}, {view(norm), view(factor)}, {}, {.max_grad_norm = 1.0f});
+  const TensorView runs{sums.data(), DType::f64, {1, 1, kMostRuns}};
+  const Attributes attributes{{"elements", std::vector<double>{16.0}}};
+  run(cpu::gradient_norm, {runs}, {view(norm), view(factor)}, attributes, {.max_grad_norm = 1.0f});
   EXPECT_TRUE(std::isnan(norm[0]));
   EXPECT_TRUE(std::isnan(factor[0]));
   sums[0] = std::numeric_limits<double>::infinity();
-  run(cpu::gradient_norm, {view(sums)}, {view(norm), view(factor)}, {}, {.max_grad_norm = 1.0f});
+  run(cpu::gradient_norm, {runs}, {view(norm), view(factor)}, attributes, {.max_grad_norm = 1.0f});
   EXPECT_TRUE(std::isinf(norm[0]));
+}
+
+/// Sum of squares of `x` by `ranks` that hold a piece each, put together as gradient_norm does it.
+double sum_over_ranks(const std::vector<float>& x, int ranks) {
+  const auto elements = static_cast<std::int64_t>(x.size());
+  const std::int64_t block = block_elements(elements), piece = (block_count(elements) + ranks - 1) / ranks * block;
+  std::vector<double> sums(static_cast<std::size_t>(ranks) * kMostRuns), norm = {0.0};
+  std::vector<float> factor = {0.0f};
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::int64_t begin = std::min(rank * piece, elements), end = std::min(begin + piece, elements);
+    const TensorView part{const_cast<float*>(x.data()) + begin, DType::f32, {end - begin}};
+    run(cpu::sum_of_squares, {part}, {TensorView{sums.data() + rank * kMostRuns, DType::f64, {kMostRuns}}},
+        {{"elements", elements}, {"begin", begin}});
+  }
+  run(cpu::gradient_norm, {TensorView{sums.data(), DType::f64, {ranks, 1, kMostRuns}}}, {view(norm), view(factor)},
+      {{"elements", std::vector<double>{static_cast<double>(elements)}}, {"ranks", std::int64_t{ranks}}});
+  return norm[0] * norm[0];
 }
 
 TEST(SumOfSquares, LosesNothingToTheSizeOfTheTensor) {
   // 2^20 squares of 2^-12 beside one of 2^6: the sum is 2^12 + 2^-4 exactly; in f32 the small ones would be lost.
   std::vector<float> x((1u << 20) + 1u, 0x1p-12f);
   x[77777] = 64.0f;
-  std::vector<double> sum = {0.0};
-  run(cpu::sum_of_squares, {view(x)}, {view(sum)});
-  EXPECT_EQ(sum[0], 4096.0 + 0x1p-4);
+  EXPECT_NEAR(sum_over_ranks(x, 1), 4096.0 + 0x1p-4, 1e-11);  // through the square root and back
+}
+
+TEST(SumOfSquares, IsTheSameBitsForAnyNumberOfRanks) {
+  for (const std::size_t size : {1u, 15u, 64u, 4096u, 16383u, 16384u, 100001u}) {
+    std::vector<float> x(size);
+    for (std::size_t i = 0; i < size; ++i)
+      x[i] = std::sin(static_cast<float>(3 * i + 1)) * std::exp2(static_cast<float>(i % 13));
+    const double one = sum_over_ranks(x, 1);
+    for (const int ranks : {2, 3, 4, 5, 8, 64}) EXPECT_EQ(sum_over_ranks(x, ranks), one) << size << " over " << ranks;
+  }
 }
 
 TEST(Activations, KeepNaN) {

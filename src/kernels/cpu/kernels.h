@@ -33,6 +33,7 @@ void linear_cross_entropy(const KernelCall& call);
 void linear_cross_entropy_gradient(const KernelCall& call);
 void select_last(const KernelCall& call);
 void kv_append(const KernelCall& call);
+void accumulate_gradient(const KernelCall& call);
 void sum_of_squares(const KernelCall& call);
 void gradient_norm(const KernelCall& call);
 void adamw(const KernelCall& call);

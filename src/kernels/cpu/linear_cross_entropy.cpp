@@ -1,10 +1,9 @@
 // The last projection and the cross entropy in one, a chunk of tokens at a time, so that logits [T,V] never exist:
-//   l = x W^T    z = c tanh(s l / c), or s l without softcap    loss += sum of (log sum_j exp z_j - z_label)
+//   l = x W^T    z = c tanh(s l / c), or s l without softcap    loss = sum of (log sum_j exp z_j - z_label)
 //   d = g (softmax(z) - onehot) (1 - (z/c)^2) s    dx = d W    dW (+)= d^T x
 // with s logit_scale, c softcap and g gradient_scale; x [T,H], W [V,H] (transposed: [H,V]). Logits and d are f32 in the
-// workspace [chunk,V], the second in place of the first. Rows with label -100 have no loss and zero d. loss is added
-// to, or overwritten in the first micro-batch; dx is overwritten; dW as the call says. T*H*V multiply-adds for the
-// loss, three times that with gradients.
+// workspace [chunk,V], the second in place of the first. Rows with label -100 have no loss and zero d. loss and
+// dx are overwritten; dW as the call says. T*H*V multiply-adds for the loss, three times that with gradients.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -63,38 +62,51 @@ float transform_logits(const LogitRow& row) {
   return result;
 }
 
-/// Sum of exp(z - greatest), added up in double. Any NaN or +infinity among z makes it NaN.
-double sum_of_exponentials(const LogitRow& row, float greatest) {
+/// Sum of exp(z - greatest), added up in double. Any NaN or +infinity among z makes it NaN. `replaces` leaves the
+/// exponentials in place of z, so that the gradient need not compute them again.
+double sum_of_exponentials(const LogitRow& row, float greatest, bool replaces) {
   const FloatTag d;
+  const hn::ScalableTag<double> wide;
+  const hn::Rebind<float, hn::ScalableTag<double>> narrow;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  const std::size_t half = hn::Lanes(wide);
   const auto shift = hn::Set(d, greatest);
-  double sums[kMaxFloatLanes] = {};
-  HWY_ALIGN float terms[kMaxFloatLanes];
-  for (std::int64_t j = 0; j < row.vocabulary; j += lanes) {
-    const auto count = static_cast<std::size_t>(std::min(lanes, row.vocabulary - j));
-    const auto z = j + lanes <= row.vocabulary ? hn::LoadU(d, row.values + j) : load_first(d, row.values + j, count);
-    hn::Store(exp(d, hn::Sub(z, shift)), d, terms);
-    for (std::size_t i = 0; i < count; ++i) sums[i] += static_cast<double>(terms[i]);
+  auto lower = hn::Zero(wide), upper = hn::Zero(wide);
+  HWY_ALIGN float terms[kMaxFloatLanes] = {};
+  std::int64_t j = 0;
+  for (; j + lanes <= row.vocabulary; j += lanes) {
+    const auto e = exp(d, hn::Sub(hn::LoadU(d, row.values + j), shift));
+    if (replaces) hn::StoreU(e, d, row.values + j);
+    hn::Store(e, d, terms);
+    lower = hn::Add(lower, hn::PromoteTo(wide, hn::Load(narrow, terms)));
+    if (half < hn::Lanes(d)) upper = hn::Add(upper, hn::PromoteTo(wide, hn::Load(narrow, terms + half)));
+  }
+  HWY_ALIGN double sums[2 * kMaxFloatLanes] = {};
+  hn::Store(lower, wide, sums);
+  hn::Store(upper, wide, sums + half);
+  if (j < row.vocabulary) {
+    const auto rest = static_cast<std::size_t>(row.vocabulary - j);
+    const auto e = exp(d, hn::Sub(load_first(d, row.values + j, rest), shift));
+    if (replaces) store_first(e, d, row.values + j, rest);
+    hn::Store(e, d, terms);
+    for (std::size_t i = 0; i < rest; ++i) sums[i] += static_cast<double>(terms[i]);
   }
   double sum = 0.0;
   for (const double part : sums) sum += part;
   return sum;
 }
 
-/// Replaces z by the gradient with respect to l.
-void differentiate_row(const LogitRow& row, float greatest, double sum) {
+/// Replaces the exponentials, or with a cap z, by the gradient with respect to l.
+void differentiate_row(const LogitRow& row, float greatest, double sum, double z_label) {
   const FloatTag d;
   const double outer = static_cast<double>(row.gradient_scale) * static_cast<double>(row.scale);
-  const double z_label = static_cast<double>(row.values[row.label]);
   const double p_label = std::exp(z_label - static_cast<double>(greatest)) / sum;
   const auto factor = hn::Set(d, static_cast<float>(outer / sum));
-  const auto shift = hn::Set(d, greatest);
-  const auto one = hn::Set(d, 1.0f);
   double slope = 1.0;
   if (row.cap == 0.0f) {
-    map(row.vocabulary, row.values, row.values,
-        [&](FloatTag, FloatVector z) HWY_ATTR { return hn::Mul(exp(d, hn::Sub(z, shift)), factor); });
+    map(row.vocabulary, row.values, row.values, [&](FloatTag, FloatVector e) HWY_ATTR { return hn::Mul(e, factor); });
   } else {
+    const auto shift = hn::Set(d, greatest), one = hn::Set(d, 1.0f);
     const auto inverse_cap = hn::Set(d, 1.0f / row.cap);
     map(row.vocabulary, row.values, row.values, [&](FloatTag, FloatVector z) HWY_ATTR {
       const auto t = hn::Mul(z, inverse_cap);
@@ -110,10 +122,10 @@ void differentiate_row(const LogitRow& row, float greatest, double sum) {
 
 double cross_entropy_row(const LogitRow& row) {
   const float greatest = transform_logits(row);
-  const double sum = sum_of_exponentials(row, greatest);
-  const double loss = std::log(sum) + static_cast<double>(greatest) - static_cast<double>(row.values[row.label]);
-  if (row.with_gradient) differentiate_row(row, greatest, sum);
-  return loss;
+  const auto z_label = static_cast<double>(row.values[row.label]);
+  const double sum = sum_of_exponentials(row, greatest, row.with_gradient && row.cap == 0.0f);
+  if (row.with_gradient) differentiate_row(row, greatest, sum, z_label);
+  return std::log(sum) + static_cast<double>(greatest) - z_label;
 }
 
 }  // namespace heddle::cpu::HWY_NAMESPACE
@@ -225,11 +237,6 @@ void add_weight_gradient(const Head& head, const TensorView& dweight, std::int64
   matmul(product, head.scratch);
 }
 
-void write_loss(const KernelCall& call, double total) {
-  auto* loss = call.out[0].as<double>();
-  *loss = call.scalars.first_micro_batch ? total : *loss + total;
-}
-
 }  // namespace
 
 void linear_cross_entropy(const KernelCall& call) {
@@ -239,7 +246,7 @@ void linear_cross_entropy(const KernelCall& call) {
     const std::int64_t count = std::min(head.chunk, head.tokens - begin);
     if (any_supervised(head, begin, count)) cross_entropy_of_chunk(head, begin, count, total);
   }
-  write_loss(call, total);
+  *call.out[0].as<double>() = total;
 }
 
 void linear_cross_entropy_gradient(const KernelCall& call) {
@@ -274,7 +281,7 @@ void linear_cross_entropy_gradient(const KernelCall& call) {
   }
   if (dweight.present() && !add)
     std::memset(dweight.data, 0, static_cast<std::size_t>(dweight.elements()) * sizeof(float));
-  write_loss(call, total);
+  *call.out[0].as<double>() = total;
 }
 
 }  // namespace heddle::cpu

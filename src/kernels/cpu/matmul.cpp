@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/matvec.h"
 
 namespace heddle::cpu {
 namespace {
@@ -162,6 +163,7 @@ void matmul(const MatrixProduct& product, const Scratch& scratch) {
   if (p.rows == 0 || p.columns == 0) return;
   HEDDLE_CHECK(p.rows > 0 && p.columns > 0 && p.depth > 0);
   HEDDLE_CHECK(scratch.threads >= threads());
+  if (p.rows == 1 && multiply_row(p, scratch)) return;
   const MatmulKernels& kernels = matmul_kernels();
   const Blocking blocking = choose_blocking(p, kernels, scratch);
   auto* packed = reinterpret_cast<float*>(scratch.shared);

@@ -42,6 +42,7 @@ constexpr std::array kTable = {
     Entry{"linear_cross_entropy_gradient", linear_cross_entropy_gradient},
     Entry{"select_last", select_last},
     Entry{"kv_append", kv_append},
+    Entry{"accumulate_gradient", accumulate_gradient},
     Entry{"sum_of_squares", sum_of_squares},
     Entry{"gradient_norm", gradient_norm},
     Entry{"adamw", adamw},

@@ -5,7 +5,7 @@
 
 namespace heddle {
 
-void accumulate(StepProgram& program) {
+void accumulate(StepProgram& program, bool one_micro_batch) {
   std::unordered_set<int> written;
   for (auto& instruction : program.instructions) {
     int gradients = 0, first_writes = 0;
@@ -17,7 +17,8 @@ void accumulate(StepProgram& program) {
     if (gradients == 0) continue;
     // One attribute serves all outputs of an instruction: a weight and its bias are always shared together.
     HEDDLE_CHECK(first_writes == 0 || first_writes == gradients);
-    const auto mode = first_writes > 0 ? Accumulate::add_after_first : Accumulate::add;
+    const auto first = one_micro_batch ? Accumulate::overwrite : Accumulate::add_after_first;
+    const auto mode = first_writes > 0 ? first : Accumulate::add;
     instruction.attributes.set("accumulate", static_cast<std::int64_t>(mode));
   }
 }

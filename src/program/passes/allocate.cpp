@@ -8,9 +8,11 @@
 namespace heddle {
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;  // a cache line, and the widest vector
-
-std::uint64_t aligned(std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+/// A cache line, and the widest vector; outside the device a page, so that transfers can go past the page cache.
+std::uint64_t aligned(std::uint64_t bytes, Tier tier) {
+  const std::uint64_t alignment = tier == Tier::device ? 64 : 4096;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 template <typename Function>
 void for_each_operand(const Instruction& instruction, Function&& function) {
@@ -22,14 +24,91 @@ void for_each_operand(const Instruction& instruction, Function&& function) {
   }
 }
 
+/// Operands of movements live until these are waited for. A queue works in order: what is waited for, and all before it
+/// on its queue, is done.
+class UnfinishedMovements {
+ public:
+  explicit UnfinishedMovements(StepProgram& program) : program_(program) {}
+
+  void start(int index) {
+    unfinished_.push_back(index);
+    for_each_operand(instruction(index), [&](int operand) { last_movement_[program_.root(operand)] = index; });
+  }
+
+  /// At a `wait`, which is for the last movement that has one of its operands.
+  void finish(int wait) {
+    int done = -1;
+    for_each_operand(instruction(wait), [&](int operand) {
+      const auto found = last_movement_.find(program_.root(operand));
+      if (found != last_movement_.end()) done = std::max(done, found->second);
+    });
+    HEDDLE_CHECK(done >= 0);
+    std::erase_if(unfinished_, [&](int movement) {
+      if (movement > done || instruction(movement).queue != instruction(done).queue) return false;
+      for_each_operand(instruction(movement), [&](int operand) {
+        int& last_use = program_.at(program_.root(operand)).last_use;
+        last_use = std::max(last_use, wait);
+      });
+      return true;
+    });
+  }
+
+  bool empty() const { return unfinished_.empty(); }
+
+ private:
+  const Instruction& instruction(int index) const { return program_.instructions[static_cast<std::size_t>(index)]; }
+  StepProgram& program_;
+  std::vector<int> unfinished_;
+  std::unordered_map<int, int> last_movement_;  // by root
+};
+
 void find_lifetimes(StepProgram& program) {
   for (auto& buffer : program.buffers) buffer.first_use = buffer.last_use = buffer.storage = -1;
+  UnfinishedMovements movements(program);
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    for_each_operand(program.instructions[static_cast<std::size_t>(i)], [&](int operand) {
+    const auto& instruction = program.instructions[static_cast<std::size_t>(i)];
+    for_each_operand(instruction, [&](int operand) {
       Buffer& buffer = program.at(program.root(operand));
       if (buffer.first_use < 0) buffer.first_use = i;
       buffer.last_use = i;
     });
+    if (!instruction.operation->moves_data) continue;
+    if (instruction.operation->name == "wait") {
+      movements.finish(i);
+    } else {
+      movements.start(i);
+    }
+  }
+  HEDDLE_CHECK(movements.empty());
+}
+
+/// Whether the instruction makes a gradient anew, whatever was there.
+bool overwrites_gradient(const StepProgram& program, const Instruction& instruction, int root) {
+  const auto is_it = [&](int operand) { return operand >= 0 && program.root(operand) == root; };
+  if (std::any_of(instruction.inputs.begin(), instruction.inputs.end(), is_it)) return false;
+  const auto written = std::find_if(instruction.outputs.begin(), instruction.outputs.end(), is_it);
+  return program.at(*written).bytes() == program.at(root).bytes() &&
+         instruction.attributes.integer("accumulate", -1) == static_cast<std::int64_t>(Accumulate::overwrite);
+}
+
+/// Gradients that the first program naming them overwrites before it reads them live from there on, to the end of that
+/// program and throughout the others that name them.
+void find_carried(const std::vector<StepProgram*>& programs) {
+  std::unordered_map<std::string, bool> carried;
+  for (auto* program : programs) {
+    for (int id = 0; id < static_cast<int>(program->buffers.size()); ++id) {
+      Buffer& buffer = program->at(id);
+      if (!buffer.is_persistent || buffer.view_of >= 0 || buffer.buffer_class != BufferClass::gradients) continue;
+      const auto [known, is_first] = carried.try_emplace(buffer.label, false);
+      if (is_first && buffer.first_use >= 0) {
+        const auto& instruction = program->instructions[static_cast<std::size_t>(buffer.first_use)];
+        known->second = overwrites_gradient(*program, instruction, id);
+      }
+      buffer.is_carried = known->second;
+      if (!buffer.is_carried) continue;
+      if (!is_first) buffer.first_use = 0;
+      buffer.last_use = static_cast<int>(program->instructions.size()) - 1;
+    }
   }
 }
 
@@ -40,6 +119,7 @@ bool can_take_over(const StepProgram& program, const Instruction& instruction, i
   const Buffer& source = program.at(input);
   if (target.is_persistent || source.is_persistent || target.storage != output || target.first_use != index)
     return false;
+  if (target.tier != source.tier) return false;
   if (source.buffer_class == BufferClass::data || target.bytes() != source.bytes()) return false;
   const int storage = source.storage;
   if (program.at(storage).last_use != index || program.at(storage).bytes() != target.bytes()) return false;
@@ -66,21 +146,24 @@ void compute_in_place(StepProgram& program) {
   }
 }
 
-std::vector<int> transient_storages(const StepProgram& program) {
+/// What lies in a tier's arena by lifetime: transient buffers and carried ones.
+std::vector<int> timed_storages(const StepProgram& program, Tier tier) {
   std::vector<int> storages;
   for (int id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
     const Buffer& buffer = program.at(id);
-    if (buffer.view_of < 0 && !buffer.is_persistent && buffer.storage == id && buffer.first_use >= 0)
+    if (buffer.tier == tier && buffer.view_of < 0 && buffer.is_timed() && buffer.storage == id && buffer.first_use >= 0)
       storages.push_back(id);
   }
   return storages;
 }
 
-/// Returns the bytes that the transient buffers need, from offset 0.
-std::uint64_t place_transients(StepProgram& program) {
-  auto order = transient_storages(program);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return program.at(a).bytes() > program.at(b).bytes(); });
+/// Returns the bytes that the timed buffers need, from offset 0. Carried ones lie where an earlier program put them.
+std::uint64_t place_timed(StepProgram& program, Tier tier, std::unordered_map<std::string, std::int64_t>& carried) {
+  auto order = timed_storages(program, tier);
+  const auto is_placed = [&](int id) { return program.at(id).is_carried && carried.contains(program.at(id).label); };
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return std::pair(is_placed(a), program.at(a).bytes()) > std::pair(is_placed(b), program.at(b).bytes());
+  });
   struct Placed {
     std::uint64_t begin, end;
     int first, last;
@@ -89,12 +172,16 @@ std::uint64_t place_transients(StepProgram& program) {
   std::uint64_t top = 0;
   for (const int id : order) {
     Buffer& buffer = program.at(id);
-    const std::uint64_t size = aligned(static_cast<std::uint64_t>(buffer.bytes()));
+    const std::uint64_t size = aligned(static_cast<std::uint64_t>(buffer.bytes()), tier);
     std::uint64_t offset = 0;
-    for (const auto& other : placed) {
-      if (other.first > buffer.last_use || other.last < buffer.first_use) continue;
-      if (other.begin >= offset + size) break;
-      offset = std::max(offset, other.end);
+    if (is_placed(id)) {
+      offset = static_cast<std::uint64_t>(carried.at(buffer.label));
+    } else {
+      for (const auto& other : placed) {
+        if (other.first > buffer.last_use || other.last < buffer.first_use) continue;
+        if (other.begin >= offset + size) break;
+        offset = std::max(offset, other.end);
+      }
     }
     buffer.offset = static_cast<std::int64_t>(offset);
     const Placed made{offset, offset + size, buffer.first_use, buffer.last_use};
@@ -103,6 +190,9 @@ std::uint64_t place_transients(StepProgram& program) {
                   made);
     top = std::max(top, offset + size);
   }
+  for (const int id : order) {
+    if (program.at(id).is_carried) carried.emplace(program.at(id).label, program.at(id).offset);
+  }
   return top;
 }
 
@@ -110,9 +200,9 @@ using ByClass = std::array<std::uint64_t, kBufferClasses>;
 
 std::uint64_t sum(const ByClass& bytes) { return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0}); }
 
-/// Follows the live bytes through a program; `persistent` are always live.
-void add_to_bill(const StepProgram& program, const ByClass& persistent, Bill& bill, std::uint64_t& most) {
-  const auto storages = transient_storages(program);
+/// Follows the live bytes through a program; `persistent`, without what is carried, are always live.
+void add_to_bill(const StepProgram& program, Tier tier, const ByClass& persistent, Bill& bill, std::uint64_t& most) {
+  const auto storages = timed_storages(program, tier);
   std::vector<std::vector<int>> begin(program.instructions.size()), end(program.instructions.size());
   for (const int id : storages) {
     begin[static_cast<std::size_t>(program.at(id).first_use)].push_back(id);
@@ -133,63 +223,78 @@ void add_to_bill(const StepProgram& program, const ByClass& persistent, Bill& bi
   }
 }
 
-}  // namespace
-
-MemoryPlan allocate(const std::vector<StepProgram*>& programs, std::uint64_t scratch_bytes) {
-  MemoryPlan plan;
+/// Places all buffers of one tier; `scratch_bytes` lie behind the persistent ones. Returns where.
+std::uint64_t allocate_tier(const std::vector<StepProgram*>& programs, Tier tier, std::uint64_t scratch_bytes,
+                            Bill& bill) {
   ByClass persistent{};
   std::unordered_map<std::string, std::int64_t> bytes_of, offsets;
   std::uint64_t top = 0;
   for (const auto* program : programs) {  // a label may have a greater capacity in one program than in another
     for (const auto& buffer : program->buffers) {
-      if (buffer.is_persistent && buffer.view_of < 0)
+      if (buffer.tier == tier && buffer.is_persistent && buffer.view_of < 0)
         bytes_of[buffer.label] = std::max(bytes_of[buffer.label], buffer.bytes());
     }
   }
   for (auto* program : programs) {
     for (auto& buffer : program->buffers) {
-      if (!buffer.is_persistent || buffer.view_of >= 0) continue;
+      if (buffer.tier != tier || buffer.is_timed() || buffer.view_of >= 0) continue;
       const auto [found, is_new] = offsets.try_emplace(buffer.label, static_cast<std::int64_t>(top));
       buffer.offset = found->second;
       if (!is_new) continue;
       const auto bytes = static_cast<std::uint64_t>(bytes_of[buffer.label]);
       persistent[static_cast<std::size_t>(buffer.buffer_class)] += bytes;
-      top += aligned(bytes);
+      top += aligned(bytes, tier);
     }
   }
-  plan.scratch_offset = top;
-  plan.scratch_bytes = scratch_bytes;
+  const std::uint64_t scratch_offset = top;
   persistent[static_cast<std::size_t>(BufferClass::workspace)] += scratch_bytes;
-  top += aligned(scratch_bytes);
-  plan.persistent_bytes = top;
+  top += aligned(scratch_bytes, tier);
 
-  std::uint64_t transient = 0, most = sum(persistent);
-  plan.device.at_peak = plan.device.greatest = persistent;
+  std::uint64_t timed = 0, most = sum(persistent);
+  std::unordered_map<std::string, std::int64_t> carried;  // offsets by label, from the end of the persistent bytes
+  bill.at_peak = bill.greatest = persistent;
   for (auto* program : programs) {
-    find_lifetimes(*program);
-    compute_in_place(*program);
-    transient = std::max(transient, place_transients(*program));
+    timed = std::max(timed, place_timed(*program, tier, carried));
+    for (const int id : timed_storages(*program, tier)) program->at(id).offset += static_cast<std::int64_t>(top);
+    add_to_bill(*program, tier, persistent, bill, most);
+  }
+  bill.peak = top + timed;
+  // Alignment and what the lifetimes leave unfilled are memory that the run holds all the same.
+  auto& workspace = bill.at_peak[static_cast<std::size_t>(BufferClass::workspace)];
+  workspace += bill.peak - sum(bill.at_peak);
+  auto& greatest = bill.greatest[static_cast<std::size_t>(BufferClass::workspace)];
+  greatest = std::max(greatest, workspace);
+  return scratch_offset;
+}
+
+}  // namespace
+
+void MemoryPlan::add_staging(std::uint64_t bytes) {
+  constexpr auto kCommunication = static_cast<std::size_t>(BufferClass::communication);
+  staging_bytes += bytes;
+  device.peak += bytes;
+  device.at_peak[kCommunication] += bytes;
+  device.greatest[kCommunication] += bytes;
+}
+
+MemoryPlan allocate(const std::vector<StepProgram*>& programs, std::uint64_t scratch_bytes) {
+  MemoryPlan plan;
+  for (auto* program : programs) find_lifetimes(*program);
+  find_carried(programs);
+  for (auto* program : programs) compute_in_place(*program);
+  plan.scratch_bytes = scratch_bytes;
+  plan.scratch_offset = allocate_tier(programs, Tier::device, scratch_bytes, plan.device);
+  allocate_tier(programs, Tier::host, 0, plan.host);
+  allocate_tier(programs, Tier::nvme, 0, plan.nvme);
+  for (auto* program : programs) {
     for (auto& buffer : program->buffers) {
-      if (buffer.is_persistent || buffer.view_of >= 0 || buffer.storage < 0 ||
-          program->at(buffer.storage).first_use < 0)
-        continue;
-      if (&buffer == &program->at(buffer.storage)) buffer.offset += static_cast<std::int64_t>(plan.persistent_bytes);
-    }
-    for (auto& buffer : program->buffers) {
-      if (!buffer.is_persistent && buffer.view_of < 0 && buffer.storage >= 0)
+      if (buffer.is_timed() && buffer.view_of < 0 && buffer.storage >= 0)
         buffer.offset = program->at(buffer.storage).offset;
     }
     for (auto& buffer : program->buffers) {
       if (buffer.view_of >= 0) buffer.offset = program->at(buffer.view_of).offset + buffer.view_offset;
     }
-    add_to_bill(*program, persistent, plan.device, most);
   }
-  plan.device.peak = plan.persistent_bytes + transient;
-  // Alignment and what the lifetimes leave unfilled are memory that the run holds all the same.
-  auto& workspace = plan.device.at_peak[static_cast<std::size_t>(BufferClass::workspace)];
-  workspace += plan.device.peak - sum(plan.device.at_peak);
-  auto& greatest = plan.device.greatest[static_cast<std::size_t>(BufferClass::workspace)];
-  greatest = std::max(greatest, workspace);
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "program/builder.h"
+#include "program/partition.h"
 #include "program/program.h"
 
 /// Passes over a StepProgram. Each does one thing, knows no model, no kernel and no file.
@@ -16,18 +17,44 @@ namespace heddle {
 void differentiate(StepProgram& program);
 
 enum class RecomputeMode { none, selective, full };
-/// Drops activations and emits again what rebuilds them in the backward: selective, the outputs of operations that are
-/// cheap to recompute, each just before its first use; full, everything inside a unit whose name starts with "block",
-/// from the unit's inputs (Chen et al. 2016, arXiv:1604.06174). Runs after differentiate; changes no bit of any result.
+/// Drops activations and emits again what rebuilds them in the backward, each just before its first use. In every mode
+/// operations of one pass (Recomputed::always) whose operands are kept anyway; selective: attention too; full:
+/// everything inside a unit whose name starts with "block", from the unit's inputs (Chen et al. 2016,
+/// arXiv:1604.06174). Runs after differentiate; changes no bit of any result.
 void recompute(StepProgram& program, RecomputeMode mode);
 
 /// Makes each gradient add up over micro-batches and over several writers in one micro-batch: the first writer
-/// overwrites in the first micro-batch of an optimizer step and adds in the others, later ones always add.
-void accumulate(StepProgram& program);
+/// overwrites in the first micro-batch of an optimizer step and adds in the others, later ones always add. Where a step
+/// has `one_micro_batch`, the first writer always overwrites, so that allocate() needs no memory for a gradient before.
+void accumulate(StepProgram& program, bool one_micro_batch = false);
 
 /// Makes sums where their neighbours read or write anyway: x + linear(a) in the product, norm(x + y) in the norm. Runs
 /// after recompute, so that what is computed again is fused as it was the first time.
 void fuse(StepProgram& program);
+
+/// Which kinds of buffers leave the device, and for which tier.
+struct Offload {
+  Tier parameters = Tier::device;
+  Tier optimizer = Tier::device;  ///< optimizer states and master weights
+  Tier gradients = Tier::device;  ///< device or host; see shard()
+  Tier activations = Tier::device;
+};
+
+/// ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054): what the ranks share out is gathered before its first use in each
+/// unit's forward or backward and dropped after the last (stage 3), and each unit's gradients are reduced to the rank
+/// that owns them as soon as they are complete (all stages); both while another unit is computed. Runs after
+/// accumulate; also on programs without a backward, so that they find the same persistent buffers.
+///
+/// In ordered mode the gradient of an optimizer step is the sum of its micro-batches' gradients from left to right,
+/// micro-batch i being the i / R th of rank i % R. So each is made apart and added as a whole, by one rank too.
+///
+/// What gathers gradients may lie in another tier (not where ranks hold them whole): then, too, they are made apart.
+void shard(StepProgram& program, const Sharding& sharding, Tier gradients = Tier::device);
+
+/// Moves weights, and activations that the backward needs, to another tier. Weights come to the device for each unit
+/// that uses them; activations leave it after their last use in the forward and come back before their first in the
+/// backward. Transfers are instructions that run while another unit is computed. Runs after shard; changes no bit.
+void offload(StepProgram& program, const Offload& offload);
 
 /// Removes instructions whose results nothing uses.
 void remove_dead_instructions(StepProgram& program);
@@ -39,26 +66,39 @@ struct Bill {
   std::array<std::uint64_t, kBufferClasses> greatest{};  ///< by class, at any time
 };
 
-/// Where everything lies: one arena for all programs of a run.
+/// A bill for each tier; Tier is the index.
+using TierBills = std::array<Bill, 3>;
+
+/// Where everything lies: one arena a tier for all programs of a run, with what is persistent in front.
 struct MemoryPlan {
-  Bill device;
-  std::uint64_t persistent_bytes = 0;  ///< the front of the arena; transient buffers of all programs share the rest
-  std::uint64_t scratch_offset = 0;    ///< of the kernels' scratch (class workspace), persistent
+  Bill device, host, nvme;
+  std::uint64_t scratch_offset = 0;  ///< in the device's arena, of the kernels' scratch (class workspace), persistent
   std::uint64_t scratch_bytes = 0;
+  std::uint64_t shared_scratch_bytes = 0;  ///< of these, the part that threads share
+  std::uint64_t staging_bytes = 0;         ///< of the communicator's own, outside the arena; counted in `device`
+
+  TierBills bills() const { return {device, host, nvme}; }
+  /// Counts what the communicator holds for messages on their way (class communication).
+  void add_staging(std::uint64_t bytes);
 };
 
 /// Assigns every buffer of every program an offset in its tier's arena: persistent buffers by label, the others by
 /// lifetime, larger ones first at the lowest offset that is free throughout (Pisarchyk, Lee 2020, arXiv:2001.03288).
-/// Outputs that may be computed in place take their input's memory.
+/// Outputs that may be computed in place take their input's memory. Persistent gradients that the first program naming
+/// them overwrites are carried (Buffer::is_carried): until then their memory serves others.
 MemoryPlan allocate(const std::vector<StepProgram*>& programs, std::uint64_t scratch_bytes);
 
-/// Programs that make an optimizer step of accumulated gradients, for the trainable parameters in order.
-StepProgram make_norm_program(const Parameters& parameters);
+/// Programs that make an optimizer step of accumulated gradients, for the trainable parameters in order. Each rank
+/// updates the elements that it owns; whole weights are gathered after their update.
+StepProgram make_norm_program(const Parameters& parameters, const Sharding& sharding = {}, const Offload& offload = {});
 struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.0;
 };
 /// Weight decay falls on tensors of two or more dimensions. Master weights are separate unless `activation_type` is
 /// f32.
-StepProgram make_adamw_program(const Parameters& parameters, DType activation_type, const AdamWSettings& settings);
+/// States in the host tier are updated where they lie; those in the nvme tier come to the host a piece at a time and go
+/// back, while the piece before is updated.
+StepProgram make_adamw_program(const Parameters& parameters, DType activation_type, const AdamWSettings& settings,
+                               const Sharding& sharding = {}, const Offload& offload = {});
 
 }  // namespace heddle

@@ -15,14 +15,20 @@ class Recomputation {
   void run() {
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
       const auto& instruction = program_.instructions[i];
-      if (instruction.phase != Phase::forward) continue;
-      for (const int output : instruction.outputs) {
-        if (output >= 0) producer_[program_.root(output)] = i;
+      const bool is_forward = instruction.phase == Phase::forward;
+      for (const int operand : is_forward ? instruction.outputs : instruction.inputs) {
+        if (operand < 0) continue;
+        if (is_forward) {
+          producer_[program_.root(operand)] = i;
+        } else {
+          read_by_backward_.insert(program_.root(operand));
+        }
       }
     }
     std::vector<Instruction> before = std::move(program_.instructions);
     program_.instructions.clear();
     forward_ = before;
+    find_repeatable();
     for (auto& instruction : before) {
       if (instruction.phase == Phase::backward) {
         for (int& input : instruction.inputs) {
@@ -34,10 +40,30 @@ class Recomputation {
   }
 
  private:
-  bool may_repeat(const Instruction& instruction, int unit) const {
-    if (instruction.unit != unit) return false;  // what comes from another unit is a checkpoint
-    if (mode_ == RecomputeMode::selective) return instruction.operation->is_cheap_to_recompute;
-    return program_.units[static_cast<std::size_t>(unit)].starts_with("block");
+  bool is_whole_block(const Instruction& instruction) const {
+    return mode_ == RecomputeMode::full &&
+           program_.units[static_cast<std::size_t>(instruction.unit)].starts_with("block");
+  }
+
+  /// An operation is worth repeating where the mode says so and what it reads is there in the backward in any case:
+  /// else its inputs would be kept in place of its outputs.
+  void find_repeatable() {
+    const auto degree = mode_ == RecomputeMode::none ? Recomputed::always : Recomputed::selective;
+    repeatable_.assign(forward_.size(), false);
+    for (std::size_t i = 0; i < forward_.size(); ++i) {
+      const Instruction& instruction = forward_[i];
+      if (instruction.phase != Phase::forward) continue;
+      repeatable_[i] = is_whole_block(instruction) || (instruction.operation->recomputed <= degree &&
+                                                       std::all_of(instruction.inputs.begin(), instruction.inputs.end(),
+                                                                   [&](int in) { return is_there(in); }));
+    }
+  }
+
+  bool is_there(int input) const {
+    if (input < 0 || program_.at(program_.root(input)).is_persistent) return true;
+    const int root = program_.root(input);
+    const auto made_by = producer_.find(root);
+    return read_by_backward_.contains(root) || (made_by != producer_.end() && repeatable_[made_by->second]);
   }
 
   /// The buffer to use in the backward instead of `buffer`: a recomputed copy, emitted now if there is none yet.
@@ -45,8 +71,9 @@ class Recomputation {
     const int root = program_.root(buffer);
     const auto made_by = producer_.find(root);
     if (made_by == producer_.end() || program_.at(root).is_persistent) return buffer;
-    const Instruction original = forward_[made_by->second];
-    if (!may_repeat(original, unit)) return buffer;
+    const Instruction& original = forward_[made_by->second];
+    // What comes from another unit is a checkpoint.
+    if (original.unit != unit || !repeatable_[made_by->second]) return buffer;
     if (!copies_.contains(root)) {
       Instruction again = original;
       again.phase = Phase::recompute;
@@ -71,13 +98,14 @@ class Recomputation {
   RecomputeMode mode_;
   std::vector<Instruction> forward_;               // as it was, to copy from
   std::unordered_map<int, std::size_t> producer_;  // root buffer -> index in forward_
+  std::unordered_set<int> read_by_backward_;       // root buffers
+  std::vector<bool> repeatable_;                   // by index in forward_
   std::unordered_map<int, int> copies_;            // root buffer -> recomputed root
 };
 
 }  // namespace
 
 void recompute(StepProgram& program, RecomputeMode mode) {
-  if (mode == RecomputeMode::none) return;
   Recomputation(program, mode).run();
   remove_dead_instructions(program);
 }

@@ -1,0 +1,196 @@
+#include "checkpoint/checked_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "base/error.h"
+#include "base/threads.h"
+#include "formats/file_reader.h"
+#include "formats/json_reader.h"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kReadBytes = std::size_t{256} << 10;  // of a thread, between file and checksum
+
+std::int64_t chunk_count(std::uint64_t bytes) {
+  return static_cast<std::int64_t>((bytes + kChunkBytes - 1) / kChunkBytes);
+}
+
+/// XXH3 of bytes that come in pieces.
+class Checksum {
+ public:
+  Checksum() : state_(XXH3_createState(), XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
+  void add(std::span<const std::byte> bytes) { XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()); }
+  std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+};
+
+/// Calls body for each chunk on all threads. What a body throws comes out of here, the first of them.
+void for_each_chunk(std::int64_t chunks, const std::function<void(std::int64_t)>& body) {
+  std::mutex mutex;
+  std::optional<std::string> error;
+  parallel_for(chunks, [&](std::int64_t chunk, int) {
+    try {
+      body(chunk);
+    } catch (const std::exception& e) {
+      const std::lock_guard lock(mutex);
+      if (!error) error = e.what();
+    }
+  });
+  if (error) throw Error(*error);
+}
+
+std::uint64_t checksum_of_chunk(const FileReader& file, std::uint64_t bytes, std::int64_t chunk) {
+  thread_local std::vector<std::byte> buffer(kReadBytes);
+  const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes, end = std::min(begin + kChunkBytes, bytes);
+  Checksum checksum;
+  for (std::uint64_t at = begin; at < end; at += kReadBytes) {
+    const auto piece = std::span(buffer).first(std::min<std::uint64_t>(kReadBytes, end - at));
+    file.read(at, piece);
+    checksum.add(piece);
+  }
+  return checksum.value();
+}
+
+/// A file in memory, cut into chunks.
+class ChunkedParts {
+ public:
+  explicit ChunkedParts(FileParts parts) : parts_(parts) {
+    for (const auto& part : parts) begins_.push_back(begins_.back() + part.size());
+  }
+  std::uint64_t bytes() const { return begins_.back(); }
+
+  /// The chunk's checksum; calls use(offset in the file, bytes) for what it is made of.
+  template <typename Use>
+  std::uint64_t read(std::int64_t chunk, Use use) const {
+    const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes, end = std::min(begin + kChunkBytes, bytes());
+    Checksum checksum;
+    auto part = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin()) - 1;
+    for (std::uint64_t at = begin; at < end; ++part) {
+      const auto piece = parts_[part].subspan(at - begins_[part], std::min(begins_[part + 1], end) - at);
+      use(at, piece);
+      checksum.add(piece);
+      at += piece.size();
+    }
+    return checksum.value();
+  }
+
+ private:
+  FileParts parts_;
+  std::vector<std::uint64_t> begins_ = {0};  // of the parts, in the file
+};
+
+}  // namespace
+
+std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
+
+std::uint64_t checksum_of(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+Json to_json(const CheckedFile& file) {
+  Json checksums = Json::array();
+  for (const auto checksum : file.checksums) checksums.push_back(checksum_text(checksum));
+  return {{"bytes", file.bytes}, {"xxh3", std::move(checksums)}};
+}
+
+CheckedFile checked_file_from(const Json& value, const std::string& name, const std::string& where) {
+  const JsonReader reader(value, fmt::format("{}: file {}", where, name));
+  if (name.find('/') != std::string::npos || name == "..")
+    fail("{}: names a file outside the checkpoint: {}", where, name);
+  CheckedFile file;
+  file.name = name;
+  file.bytes = static_cast<std::uint64_t>(reader.integer("bytes", 0, INT64_MAX));
+  const Json* checksums = reader.find("xxh3");
+  if (checksums == nullptr || !checksums->is_array() ||
+      static_cast<std::int64_t>(checksums->size()) != chunk_count(file.bytes)) {
+    reader.refuse("xxh3", "one checksum for each chunk");
+  }
+  for (const auto& entry : *checksums) {
+    std::uint64_t checksum = 0;
+    const std::string text = entry.is_string() ? entry.get<std::string>() : "";
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), checksum, 16);
+    if (text.size() != checksum_text(0).size() || error != std::errc{} || end != text.data() + text.size())
+      reader.refuse("xxh3", "checksums of 16 hexadecimal digits");
+    file.checksums.push_back(checksum);
+  }
+  return file;
+}
+
+CheckedFile check_parts(const std::string& name, FileParts parts) {
+  const ChunkedParts chunks(parts);
+  CheckedFile found{name, chunks.bytes(), {}};
+  found.checksums.resize(static_cast<std::size_t>(chunk_count(found.bytes)));
+  for_each_chunk(chunk_count(found.bytes), [&](std::int64_t chunk) {
+    found.checksums[static_cast<std::size_t>(chunk)] = chunks.read(chunk, [](std::uint64_t, const auto&) {});
+  });
+  return found;
+}
+
+// By one thread: file systems let one at a time write to a file, and others that wait only get in its way.
+CheckedFile write_checked_file(const std::filesystem::path& path, FileParts parts) {
+  const ChunkedParts chunks(parts);
+  const OpenFile file = create_file(path, chunks.bytes());
+  CheckedFile written{path.filename().string(), chunks.bytes(), {}};
+  for (std::int64_t chunk = 0; chunk < chunk_count(written.bytes); ++chunk) {
+    written.checksums.push_back(
+        chunks.read(chunk, [&](std::uint64_t at, const auto& piece) { file.write_at(at, piece); }));
+    // The disk begins now, not at the sync; where it cannot, the sync does all.
+    ::sync_file_range(file.descriptor(), static_cast<off_t>(chunk) * static_cast<off_t>(kChunkBytes),
+                      static_cast<off_t>(kChunkBytes), SYNC_FILE_RANGE_WRITE);
+  }
+  file.sync();
+  return written;
+}
+
+CheckedFile check_file(const std::filesystem::path& path) {
+  const FileReader file(path);
+  CheckedFile found{path.filename().string(), file.size(), {}};
+  found.checksums.resize(static_cast<std::size_t>(chunk_count(found.bytes)));
+  for_each_chunk(chunk_count(found.bytes), [&](std::int64_t chunk) {
+    found.checksums[static_cast<std::size_t>(chunk)] = checksum_of_chunk(file, found.bytes, chunk);
+  });
+  return found;
+}
+
+OpenFile create_file(const std::filesystem::path& path, std::uint64_t bytes) {
+  OpenFile file(path, O_RDWR | O_CREAT | O_TRUNC);
+  const auto length = static_cast<off_t>(bytes);
+  if (bytes == 0 || ::fallocate(file.descriptor(), 0, 0, length) == 0) return file;
+  const bool cannot_reserve = errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL;
+  if (cannot_reserve && ::ftruncate(file.descriptor(), length) == 0) return file;
+  fail("{}: {} bytes cannot be reserved: {}", path.string(), bytes, std::strerror(errno));
+}
+
+void verify_size(const std::filesystem::path& path, const CheckedFile& expected) {
+  const auto size = FileReader(path).size();
+  if (size != expected.bytes) fail("{}: has {} bytes; the manifest says {}", path.string(), size, expected.bytes);
+}
+
+void verify_file(const std::filesystem::path& path, const CheckedFile& expected, int part, int parts) {
+  verify_size(path, expected);
+  const FileReader file(path);
+  const auto chunks = chunk_count(expected.bytes);
+  for_each_chunk((chunks - part + parts - 1) / parts, [&](std::int64_t index) {
+    const std::int64_t chunk = part + index * parts;
+    const auto wanted = expected.checksums[static_cast<std::size_t>(chunk)];
+    if (const auto found = checksum_of_chunk(file, expected.bytes, chunk); found != wanted) {
+      const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes;
+      fail("{}: is damaged between bytes {} and {}: checksum {}, the manifest says {}", path.string(), begin,
+           std::min(begin + kChunkBytes, expected.bytes), checksum_text(found), checksum_text(wanted));
+    }
+  });
+}
+
+}  // namespace heddle

@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "formats/files.h"
+#include "formats/json_reader.h"
+#include "formats/safetensors.h"
+#include "formats/torch_file.h"
+#include "train/model_folder.h"
+
+namespace heddle::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// pytorch_model.bin of a folder, or the shards that its index names.
+std::vector<fs::path> files_of(const fs::path& source) {
+  if (!fs::is_directory(source)) return {source};
+  if (fs::exists(source / "pytorch_model.bin")) return {source / "pytorch_model.bin"};
+  const fs::path index_path = source / "pytorch_model.bin.index.json";
+  if (!fs::exists(index_path))
+    fail("{}: holds neither pytorch_model.bin nor {}", source.string(), index_path.filename().string());
+  const Json index = read_json_file(index_path);
+  const JsonReader reader(index, index_path.string());
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : reader.object("weight_map").value().items()) {
+    if (!file.is_string() || file.get<std::string>().find('/') != std::string::npos)
+      fail("{}: weight_map.{} is {}; expected a file of the folder", index_path.string(), text_excerpt(tensor),
+           json_excerpt(file));
+    names.insert(file.get<std::string>());
+  }
+  std::vector<fs::path> files;
+  files.reserve(names.size());
+  for (const auto& name : names) files.push_back(source / name);
+  return files;
+}
+
+struct Found {
+  const TorchFile* file;
+  const TorchTensor* tensor;
+};
+
+/// All tensors, those of larger elements first, so that each lies at a multiple of its element's size.
+std::vector<Found> tensors_of(const std::vector<TorchFile>& files, const std::vector<fs::path>& paths) {
+  std::vector<Found> all;
+  std::map<std::string, std::size_t> file_of;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (const auto& tensor : files[i].tensors()) {
+      const auto [known, is_new] = file_of.emplace(tensor.name, i);
+      if (!is_new) {
+        fail("{}: tensor {} lies in {} too", paths[i].string(), text_excerpt(tensor.name),
+             paths[known->second].filename().string());
+      }
+      all.push_back({&files[i], &tensor});
+    }
+  }
+  std::stable_sort(all.begin(), all.end(), [](const Found& a, const Found& b) {
+    return dtype_bytes(a.tensor->dtype) > dtype_bytes(b.tensor->dtype);
+  });
+  return all;
+}
+
+void import_from(const fs::path& source, const fs::path& target) {
+  const auto paths = files_of(source);
+  const std::vector<TorchFile> files(std::make_move_iterator(paths.begin()), std::make_move_iterator(paths.end()));
+  const auto tensors = tensors_of(files, paths);
+  make_folder(target);
+  std::vector<SafetensorsWriter::Entry> entries;
+  entries.reserve(tensors.size());
+  for (const auto& [file, tensor] : tensors) entries.push_back({tensor->name, tensor->dtype, tensor->shape});
+  SafetensorsWriter writer(target / "model.safetensors", entries, {{"format", "pt"}});
+  for (const auto& [file, tensor] : tensors)
+    file->read(*tensor, [&](std::span<const std::byte> bytes) { writer.append(bytes); });
+  writer.finish();
+  write_model_files(target, companion_files(paths.front().parent_path()));
+  note("{} tensors of {} are in {}", tensors.size(), source.string(), target.string());
+}
+
+struct Options {
+  std::string source, target;
+};
+
+}  // namespace
+
+void add_import(CLI::App& program, Outcome&) {
+  auto options = std::make_shared<Options>();
+  auto* command = program.add_subcommand("import", "weights of a PyTorch file as a Hugging Face folder");
+  command->add_option("SOURCE", options->source, "a .bin or .pt file, or a folder with pytorch_model.bin")->required();
+  command->add_option("OUT", options->target, "folder to write")->required();
+  command->callback([options] { import_from(options->source, options->target); });
+}
+
+}  // namespace heddle::cli

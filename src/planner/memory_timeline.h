@@ -1,0 +1,28 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "program/passes/passes.h"
+#include "train/compile.h"
+
+namespace heddle {
+
+/// Bytes alive on the device while each instruction of an optimizer step runs: of one micro-batch, the norm and the
+/// update, one after another.
+struct MemoryTimeline {
+  struct Mark {
+    std::size_t instruction;  ///< from which on
+    std::string phase;        ///< "forward", "backward", "optimizer"
+  };
+  std::vector<std::array<std::uint64_t, kBufferClasses>> live;  ///< by instruction and class
+  std::vector<Mark> marks;
+};
+MemoryTimeline memory_timeline(const CompiledRun& compiled);
+
+/// Total and each class over the instructions, as SVG.
+std::string timeline_image(const MemoryTimeline& timeline, const std::string& title);
+
+}  // namespace heddle

@@ -1,0 +1,187 @@
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "program/passes/passes.h"
+#include "program/passes/segments.h"
+
+namespace heddle {
+namespace {
+
+class Shard {
+ public:
+  Shard(StepProgram& program, const Sharding& sharding, Tier gradients)
+      : program_(program),
+        sharding_(sharding),
+        gradients_(gradients),
+        segments_(segments_of(program)),
+        insertions_(program) {}
+
+  void run() {
+    shard_weights();
+    shard_gradients();
+    insertions_.merge();
+  }
+
+ private:
+  int piece_view(int root, std::int64_t piece) {
+    Buffer view = program_.at(root);
+    view.type.shape = {piece};
+    view.view_of = root;
+    view.view_offset = sharding_.rank * view.type.bytes();
+    return program_.add(std::move(view));
+  }
+
+  /// Whole weights get room for the padding of the all-gather that follows their update; sharded ones are gathered for
+  /// each segment that uses them, while the one before is computed.
+  void shard_weights() {
+    if (sharding_.ranks == 1 || sharding_.stage == 0) return;
+    std::unordered_map<int, std::int64_t> sharded;  // root -> elements of the whole, padded
+    for (const int id : persistent_roots(program_, BufferClass::parameters)) {
+      const Partition partition = sharding_.partition(program_.at(id).type.shape.elements());
+      if (sharding_.shards_weight(partition.elements)) {
+        sharded.emplace(id, partition.padded());
+      } else if (program_.at(id).needs_gradient) {
+        flatten(program_, id, partition.padded());
+      }
+    }
+    copy_for_each_segment(program_, insertions_, segments_, sharded, " gathered", "all_gather", Queue::communication,
+                          sharding_.overlaps);
+    for (const auto& [id, padded] : sharded) program_.at(id).type.shape = {padded / sharding_.ranks};
+  }
+
+  struct Gradient {
+    int contribution;  // root of what the micro-batch writes
+    int target;        // where the optimizer step's gradient gathers
+    bool adds_up;      // over the micro-batches of the step
+  };
+
+  void shard_gradients() {
+    const bool adds_up = sharding_.accumulation > 1;
+    const bool is_whole = !sharding_.shards_gradients();
+    if (sharding_.ranks == 1) {
+      if ((adds_up && sharding_.is_ordered) || gradients_ != Tier::device) accumulate_apart(adds_up);
+      return;
+    }
+    std::map<int, std::vector<Gradient>> by_segment;
+    for (const int id : persistent_roots(program_, BufferClass::gradients)) {
+      const int segment = last_segment_writing(id);
+      const Partition partition = sharding_.partition(program_.at(id).type.shape.elements());
+      if (is_whole && adds_up && !sharding_.is_ordered) {
+        flatten(program_, id, partition.padded());  // gathers on each rank, and is reduced once, before the norm
+      } else if (is_whole && !adds_up) {
+        const int root = flatten(program_, id, partition.padded());
+        set_accumulation(root, Accumulate::overwrite);
+        by_segment[segment].push_back({root, piece_view(root, partition.piece()), false});
+      } else {
+        by_segment[segment].push_back(make_transient(id, partition));
+      }
+    }
+    for (const auto& [segment, gradients] : by_segment) reduce(segment, gradients, is_whole && !adds_up);
+  }
+
+  /// The micro-batch writes into a buffer of its own; what was the gradient's buffer gathers this rank's piece of it.
+  Gradient make_transient(int id, const Partition& partition) {
+    Buffer target = program_.at(id);
+    target.tier = gradients_;
+    target.type.shape = {sharding_.shards_gradients() ? partition.piece() : partition.padded()};
+    const int root = flatten(program_, id, partition.padded());
+    Buffer& contribution = program_.at(root);
+    contribution.label += " of the micro-batch";
+    contribution.is_persistent = false;
+    contribution.buffer_class = BufferClass::communication;
+    set_accumulation(root, Accumulate::overwrite);
+    const int gathered = program_.add(std::move(target));
+    return {root, sharding_.shards_gradients() ? gathered : piece_view(gathered, partition.piece()), true};
+  }
+
+  void reduce(int segment, const std::vector<Gradient>& gradients, bool gathers_whole) {
+    const Segment& written = segments_[static_cast<std::size_t>(segment)];
+    const bool waits_at_once = !sharding_.overlaps || static_cast<std::size_t>(segment) + 1 == segments_.size();
+    auto& start = insertions_.insert(written.end, "reduce_scatter", written, Queue::communication);
+    const bool adds_up = sharding_.accumulation > 1;
+    start.attributes = {
+        {"accumulate", static_cast<std::int64_t>(adds_up ? Accumulate::add_after_first : Accumulate::overwrite)},
+        {"ordered", std::int64_t{sharding_.is_ordered ? 1 : 0}}};
+    std::vector<int> waited;
+    for (const auto& gradient : gradients) {
+      start.inputs.push_back(gradient.contribution);
+      start.outputs.push_back(gradient.target);
+      waited.push_back(gradient.contribution);
+    }
+    if (gathers_whole && sharding_.stage == 0) {
+      const auto pieces = start.outputs, whole = start.inputs;
+      auto& gather = insertions_.insert(written.end, "all_gather", written, Queue::communication);
+      gather.inputs = pieces;
+      gather.outputs = whole;
+    }
+    // While the next unit is computed.
+    const int position = waits_at_once ? written.end : segments_[static_cast<std::size_t>(segment) + 1].end;
+    insertions_.insert(position, "wait", written, Queue::compute).inputs = std::move(waited);
+  }
+
+  /// One rank: each micro-batch's gradient is made apart and added as a whole, as several ranks would add it.
+  void accumulate_apart(bool adds_up) {
+    for (const int id : persistent_roots(program_, BufferClass::gradients)) {
+      int last = 0;
+      for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
+        if (writes(program_.instructions[static_cast<std::size_t>(i)], id)) last = i;
+      }
+      Buffer target = program_.at(id);
+      target.tier = gradients_;
+      Buffer& contribution = program_.at(id);
+      contribution.label += " of the micro-batch";
+      contribution.is_persistent = false;
+      contribution.buffer_class = BufferClass::workspace;
+      for (auto& view : program_.buffers) {
+        if (view.view_of == id) view.is_persistent = false;
+      }
+      set_accumulation(id, Accumulate::overwrite);
+      const auto& writer = program_.instructions[static_cast<std::size_t>(last)];
+      auto& add = insertions_.insert(last + 1, "accumulate_gradient", {last, last + 1, writer.unit, true, false},
+                                     Queue::compute);
+      add.attributes.set("accumulate",
+                         static_cast<std::int64_t>(adds_up ? Accumulate::add_after_first : Accumulate::overwrite));
+      add.inputs = {id};
+      add.outputs = {program_.add(std::move(target))};
+    }
+  }
+
+  bool writes(const Instruction& instruction, int root) const {
+    return std::any_of(instruction.outputs.begin(), instruction.outputs.end(),
+                       [&](int output) { return output >= 0 && program_.root(output) == root; });
+  }
+
+  int last_segment_writing(int root) const {
+    for (std::size_t s = segments_.size(); s-- > 0;) {
+      for (int i = segments_[s].begin; i < segments_[s].end; ++i) {
+        if (writes(program_.instructions[static_cast<std::size_t>(i)], root)) return static_cast<int>(s);
+      }
+    }
+    fail("nothing writes {}", program_.at(root).label);
+  }
+
+  /// Of the first writer, which the accumulate pass made add up over micro-batches.
+  void set_accumulation(int root, Accumulate mode) {
+    for (auto& instruction : program_.instructions) {
+      if (!writes(instruction, root)) continue;
+      instruction.attributes.set("accumulate", static_cast<std::int64_t>(mode));
+      return;
+    }
+  }
+
+  StepProgram& program_;
+  const Sharding& sharding_;
+  const Tier gradients_;
+  std::vector<Segment> segments_;
+  Insertions insertions_;
+};
+
+}  // namespace
+
+void shard(StepProgram& program, const Sharding& sharding, Tier gradients) {
+  Shard(program, sharding, gradients).run();
+}
+
+}  // namespace heddle

@@ -1,0 +1,112 @@
+// Offload changes where bytes lie, not what is computed.
+#include <gtest/gtest.h>
+
+#include "small_run.h"
+#include "train/trainer.h"
+
+namespace heddle::endtoend {
+namespace {
+
+class OffloadRun : public testing::TestWithParam<const char*> {
+ protected:
+  struct Outcome {
+    std::string losses, weights;
+    bool operator==(const Outcome&) const = default;
+  };
+
+  Outcome train_with(const Json& changes) {
+    const std::string name = "out" + std::to_string(runs_++);
+    const Json config = GetParam() == std::string("gpt2") ? gpt2_config() : llama_config();
+    Json run = small_run(folder_.path(), config, name);
+    run["threads"] = 1;
+    run["nvme_path"] = folder_.path().string();
+    run.update(changes);
+    EXPECT_EQ(train(run_file(run)), 0) << changes.dump();
+    out_ = folder_.path() / name;
+    EXPECT_EQ(read_file(out_ / "plan.json"), read_file(out_ / "memory.json")) << changes.dump();
+    return {trajectory(out_), read_file(out_ / "model.safetensors")};
+  }
+
+  /// Greatest bytes of a class on a tier of rank 0, of the last run.
+  std::int64_t held(const char* tier, const char* buffer_class) const {
+    const Json memory = parse_json(read_file(out_ / "memory.json"), "memory.json");
+    const Json& tiers = memory["ranks"][0]["tiers"];
+    return tiers.contains(tier) ? tiers[tier]["classes"][buffer_class].get<std::int64_t>() : 0;
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path out_;
+  int runs_ = 0;
+};
+
+TEST_P(OffloadRun, GivesTheBitsOfThePlainRun) {
+  for (const char* precision : {"", "bf16"}) {
+    for (const char* recompute : {"none", "full"}) {
+      Json plain = {{"recompute", recompute}};
+      if (*precision != '\0') plain[precision] = true;
+      const Outcome reference = train_with(plain);
+      const std::int64_t states = held("device", "optimizer_states");
+      for (const char* place : {"cpu", "nvme"}) {
+        for (const char* key : {"offload_optimizer", "offload_param", "offload_activations"}) {
+          Json changes = plain;
+          changes[key] = place;
+          EXPECT_EQ(train_with(changes), reference) << changes.dump();
+          if (key == std::string("offload_optimizer")) {
+            EXPECT_EQ(held("device", "optimizer_states"), 0);
+            EXPECT_GE(held(place == std::string("cpu") ? "host" : "nvme", "optimizer_states"), states);
+          }
+        }
+        Json all = plain;
+        for (const char* key : {"offload_optimizer", "offload_param", "offload_activations"}) all[key] = place;
+        EXPECT_EQ(train_with(all), reference) << all.dump();
+        EXPECT_EQ(held("device", "parameters"), 0);
+      }
+    }
+  }
+}
+
+TEST_P(OffloadRun, GivesTheBitsOfThePlainRunOverRanks) {
+  Json plain = {{"ranks", 2}, {"zero_stage", 3}, {"recompute", "full"}, {"bf16", true}};
+  const Outcome reference = train_with(plain);
+  for (const char* place : {"cpu", "nvme"}) {
+    for (const int stage : {0, 1, 2}) {
+      Json changes = plain;
+      changes.update({{"zero_stage", stage}, {"offload_optimizer", place}, {"offload_activations", place}});
+      EXPECT_EQ(train_with(changes), reference) << changes.dump();
+    }
+    Json all = plain;
+    for (const char* key : {"offload_optimizer", "offload_param", "offload_activations"}) all[key] = place;
+    EXPECT_EQ(train_with(all), reference) << all.dump();
+  }
+}
+
+TEST_P(OffloadRun, GoesOnFromACheckpointOfTheNvmeTier) {
+  Json changes = {{"offload_optimizer", "nvme"}, {"bf16", true}, {"lr_scheduler_type", "constant"}, {"save_steps", 3}};
+  const Outcome straight = train_with(changes);
+  changes["max_steps"] = 3;
+  train_with(changes);
+  changes.update({{"max_steps", 6}, {"offload_optimizer", "none"}, {"output_dir", out_.string()}});
+  Json run = small_run(folder_.path(), GetParam() == std::string("gpt2") ? gpt2_config() : llama_config(), "unused");
+  run.update(changes);
+  ASSERT_EQ(train(run_file(run)), 0);
+  EXPECT_EQ(read_file(out_ / "model.safetensors"), straight.weights);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, OffloadRun, testing::Values("llama", "gpt2"),
+                         [](const auto& family) { return std::string(family.param); });
+
+TEST(NvmePath, AFolderThatIsNotThereIsRefusedByName) {
+  const TemporaryFolder folder;
+  Json run = small_run(folder.path(), llama_config(), "out");
+  run.update({{"offload_optimizer", "nvme"}, {"nvme_path", (folder.path() / "absent").string()}});
+  try {
+    train(run_file(run));
+    FAIL() << "was accepted";
+  } catch (const std::exception& error) {
+    EXPECT_NE(std::string(error.what()).find("absent"), std::string::npos) << error.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "out"));
+}
+
+}  // namespace
+}  // namespace heddle::endtoend
