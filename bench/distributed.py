@@ -76,7 +76,7 @@ def markdown(document):
         "| program | tokens/s | against stage 0 | memory of a rank |", "|---|---|---|---|"]
     base = report.median(document["programs"]["heddle-0"]["tokens_per_second"]) if "heddle-0" in document["programs"] else None
     for entry in document["programs"].values():
-        if "error" in entry:
+        if not entry["tokens_per_second"]:
             lines.append("| %s | failed: %s | | |" % (entry["label"], entry["error"]))
             continue
         middle = report.median(entry["tokens_per_second"])
@@ -85,43 +85,7 @@ def markdown(document):
     return "\n".join(lines)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--heddle", default=os.path.join(ROOT, "build", "release", "src", "heddle"))
-    parser.add_argument("--python", default=os.path.join(ROOT, "build", "peers-venv", "bin", "python"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--warmup", type=int, default=2)
-    parser.add_argument("--timeout", type=float, default=600)
-    parser.add_argument("--programs", action="append")
-    parser.add_argument("--output", default=os.path.join(ROOT, "build", "peers"))
-    parser.add_argument("--docs", action="store_true")
-    args = parser.parse_args()
-    setup = contenders.Setup(os.path.abspath(args.heddle), args.python, RANKS, args.timeout)
-    has_deepspeed = os.system("%s -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(\"deepspeed\") is None)'" % args.python) == 0
-    workload = WORKLOADS[WORK]
-    document = {"title": workload["title"], "tokens": workload["rows"] * SEQUENCE, "rounds": args.rounds, "steps": args.steps, "programs": {}}
-    with tempfile.TemporaryDirectory(prefix="heddle-distributed-") as folder:
-        write_workload(workload, args.warmup + args.steps, os.path.join(folder, "config.json"), os.path.join(folder, "rows.jsonl"))
-        for r in range(args.rounds):
-            for name, (label, run) in programs(has_deepspeed).items():
-                if args.programs and name not in args.programs:
-                    continue
-                entry = document["programs"].setdefault(name, {"label": label, "tokens_per_second": [], "peak_rss": []})
-                if "error" in entry:
-                    continue
-                shutil.rmtree(os.path.join(folder, "out"), ignore_errors=True)
-                try:
-                    got = run(workload, folder, args.warmup + args.steps, setup)
-                except contenders.Failed as e:
-                    entry["error"] = str(e)
-                    print("  %-16s failed: %s" % (name, e), flush=True)
-                    continue
-                speeds = [document["tokens"] / s for s in got["seconds"][args.warmup:]]
-                entry["tokens_per_second"] += speeds
-                entry["peak_rss"].append(got["peak_rss"])
-                print("  round %d %-16s %8.0f tokens/s (best %.0f), %.2f GiB, loss %.3f; others used %.1f cores" % (
-                    r + 1, name, report.median(speeds), max(speeds), got["peak_rss"] / report.GIB, got["losses"][-1], got["busy_elsewhere"]), flush=True)
+def write(document, args):
     os.makedirs(args.output, exist_ok=True)
     table = markdown(document)
     with open(os.path.join(args.output, "distributed.json"), "w") as f:
@@ -138,6 +102,49 @@ def main():
         with open(page, "w") as f:
             f.write(before + BEGIN + "\n\n" + table + "\n\n" + END + rest.partition(END)[2])
     print(table)
+
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--heddle", default=os.path.join(ROOT, "build", "release", "src", "heddle"))
+    parser.add_argument("--python", default=os.path.join(ROOT, "build", "peers-venv", "bin", "python"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("--programs", action="append")
+    parser.add_argument("--output", default=os.path.join(ROOT, "build", "peers"))
+    parser.add_argument("--docs", action="store_true")
+    parser.add_argument("--render", metavar="FILE", help="write from an earlier distributed.json, measuring nothing")
+    args = parser.parse_args()
+    if args.render:
+        with open(args.render) as f:
+            return write(json.load(f), args)
+    setup = contenders.Setup(os.path.abspath(args.heddle), args.python, RANKS, args.timeout)
+    has_deepspeed = os.system("%s -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(\"deepspeed\") is None)'" % args.python) == 0
+    workload = WORKLOADS[WORK]
+    document = {"title": workload["title"], "tokens": workload["rows"] * SEQUENCE, "rounds": args.rounds, "steps": args.steps, "programs": {}}
+    with tempfile.TemporaryDirectory(prefix="heddle-distributed-") as folder:
+        write_workload(workload, args.warmup + args.steps, os.path.join(folder, "config.json"), os.path.join(folder, "rows.jsonl"))
+        for r in range(args.rounds):
+            for name, (label, run) in programs(has_deepspeed).items():
+                if args.programs and name not in args.programs:
+                    continue
+                entry = document["programs"].setdefault(name, {"label": label, "tokens_per_second": [], "peak_rss": []})
+                shutil.rmtree(os.path.join(folder, "out"), ignore_errors=True)
+                try:
+                    got = run(workload, folder, args.warmup + args.steps, setup)
+                except contenders.Failed as e:
+                    entry["error"] = str(e)
+                    print("  %-16s failed: %s" % (name, e), flush=True)
+                    continue
+                speeds = [document["tokens"] / s for s in got["seconds"][args.warmup:]]
+                entry["tokens_per_second"] += speeds
+                entry["peak_rss"].append(got["peak_rss"])
+                print("  round %d %-16s %8.0f tokens/s (best %.0f), %.2f GiB, loss %.3f; others used %.1f cores" % (
+                    r + 1, name, report.median(speeds), max(speeds), got["peak_rss"] / report.GIB, got["losses"][-1], got["busy_elsewhere"]), flush=True)
+    write(document, args)
 
 
 main()

@@ -1,6 +1,9 @@
 #include "planner/ceilings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
 #include <ctime>
 #include <fstream>
 
@@ -41,6 +44,7 @@ const ThreadCeilings* Ceilings::of_threads(int threads) const {
 }
 
 Ceilings measure_ceilings(const std::filesystem::path& folder, const CeilingProgress& progress) {
+  if (!std::filesystem::is_directory(folder)) fail("{}: no such folder", folder.string());
   Ceilings ceilings;
   ceilings.cpu = cpu_model();
   ceilings.cores = available_cores();

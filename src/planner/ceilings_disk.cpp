@@ -82,6 +82,7 @@ std::int64_t run_requests(int depth, std::int64_t file_bytes, const Request& req
     }
   };
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(depth));
   for (int i = 0; i < depth; ++i) threads.emplace_back(serve);
   threads.clear();  // joins
   if (failure) std::rethrow_exception(failure);

@@ -18,6 +18,7 @@ ValueType with_tokens(ValueType type, std::int64_t tokens) {
 
 std::vector<ValueType> types_of(const StepProgram& program, const std::vector<int>& operands, std::int64_t tokens) {
   std::vector<ValueType> types;
+  types.reserve(operands.size());
   for (const int operand : operands) {
     types.push_back(operand < 0 ? ValueType{} : with_tokens(program.at(operand).type, tokens));
   }

@@ -58,8 +58,6 @@ class TimedSteps {
  public:
   TimedSteps(const RunConfig& run, const ModelSource& model, const RunData& data, Communicator& communicator)
       : run_(run),
-        model_(model),
-        data_(data),
         compiled_(compile_run(run, model, data, communicator.rank())),
         executor_(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator,
                   run.nvme_path),
@@ -138,16 +136,14 @@ class TimedSteps {
     return executor_.seconds_by_instruction(index_of(entry));
   }
 
-  void execute(int program, const Scalars& scalars, StreamSizes sizes) {
+  void execute(int program, const Scalars& scalars, const StreamSizes& sizes) {
     executor_.run(static_cast<std::size_t>(program), scalars);
     for (auto& entry : runs_) {
-      if (index_of(entry) == static_cast<std::size_t>(program)) entry.executions.push_back(std::move(sizes));
+      if (index_of(entry) == static_cast<std::size_t>(program)) entry.executions.push_back(sizes);
     }
   }
 
   const RunConfig& run_;
-  const ModelSource& model_;
-  const RunData& data_;
   CompiledRun compiled_;
   Executor executor_;
   StreamFeed feed_;
