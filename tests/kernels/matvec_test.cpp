@@ -40,7 +40,8 @@ TEST(Matvec, ARowAloneHasTheBitsThatItHasAmongOthers) {
     std::int64_t columns, depth;
   };
   // One element; edges of strips, of 16 bytes, and of blocks of depth; a whole number of all.
-  for (const auto [columns, depth] : {Extents{1, 1}, {3, 7}, {33, 8}, {70, 321}, {64, 640}, {129, 1537}}) {
+  for (const Extents& extents : {Extents{1, 1}, {3, 7}, {33, 8}, {70, 321}, {64, 640}, {129, 1537}}) {
+    const std::int64_t columns = extents.columns, depth = extents.depth;
     for (const DType type : {DType::f32, DType::bf16}) {
       Tensor a = random_tensor(type, {3, depth}, 1), weight = random_tensor(type, {columns, depth}, 2),
              bias = random_tensor(type, {columns}, 3), addend = random_tensor(type, {3, columns}, 4);
