@@ -75,13 +75,13 @@ std::size_t SentencePieces::match_user_defined(std::string_view text) const {
 
 void SentencePieces::append(std::string_view text, std::int32_t id, std::size_t start,
                             std::vector<std::int32_t>& ids) const {
-  if (id != unk_id_) {
-    ids.push_back(id);
-  } else if (byte_fallback_) {
+  if (id == unk_id_ && byte_fallback_) {
     for (const char byte : text) ids.push_back(byte_ids_[static_cast<unsigned char>(byte)]);
-  } else if (ids.size() == start || ids.back() != unk_id_) {
-    ids.push_back(id);
+    return;
   }
+  // Unknown pieces in a row are one.
+  const bool goes_on = id == unk_id_ && ids.size() > start && ids.back() == unk_id_;
+  if (!goes_on) ids.push_back(id);
 }
 
 }  // namespace heddle

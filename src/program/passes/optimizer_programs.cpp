@@ -138,6 +138,7 @@ class UpdateOfPieces {
       Piece piece;
       const auto part = [&](int id) { return !streams || id < 0 ? id : made_.view(id, begin, size); };
       std::vector<int> outputs;
+      outputs.reserve(updated.size());
       for (const int id : updated) outputs.push_back(is_far(id) ? stage(id, begin, size, piece) : part(id));
       const int of_gradient = part(gradient);
       fetch(piece);
