@@ -14,14 +14,8 @@ import torch.distributed as dist
 import torch_models
 
 
-def parameter_groups(model, weight_decay):
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-
-
 def adamw(model, recipe):
-    return torch.optim.AdamW(parameter_groups(model, recipe["weight_decay"]), lr=recipe["learning_rate"], betas=(recipe["adam_beta1"], recipe["adam_beta2"]),
+    return torch.optim.AdamW(torch_models.parameter_groups(model, recipe["weight_decay"]), lr=recipe["learning_rate"], betas=(recipe["adam_beta1"], recipe["adam_beta2"]),
                              eps=recipe["adam_epsilon"], fused=True)
 
 

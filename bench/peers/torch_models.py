@@ -7,6 +7,13 @@ import torch.nn.functional as F
 from torch import nn
 
 
+def parameter_groups(model, weight_decay):
+    """AdamW's: decay on matrices only, as Heddle has it."""
+    matrices = [p for p in model.parameters() if p.dim() >= 2]
+    vectors = [p for p in model.parameters() if p.dim() < 2]
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+
+
 class Gpt2Block(nn.Module):
     """x + attention(norm(x)), then x + mlp(norm(x))."""
 

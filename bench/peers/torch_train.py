@@ -11,12 +11,6 @@ import torch
 import torch_models
 
 
-def parameter_groups(model, weight_decay):
-    matrices = [p for p in model.parameters() if p.dim() >= 2]
-    vectors = [p for p in model.parameters() if p.dim() < 2]
-    return [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", required=True)
@@ -39,7 +33,7 @@ def main():
     model = torch_models.Transformers(config) if args.transformers else torch_models.build(config)
     model.train()
     num_parameters = sum(p.numel() for p in model.parameters())
-    optimizer = torch.optim.AdamW(parameter_groups(model, recipe["weight_decay"]), lr=recipe["learning_rate"], betas=(recipe["adam_beta1"], recipe["adam_beta2"]),
+    optimizer = torch.optim.AdamW(torch_models.parameter_groups(model, recipe["weight_decay"]), lr=recipe["learning_rate"], betas=(recipe["adam_beta1"], recipe["adam_beta2"]),
                                   eps=recipe["adam_epsilon"], fused=True)
     run = torch.compile(model) if args.compile else model
     seconds, losses = [], []

@@ -109,4 +109,12 @@ std::size_t JsonEntry::one_of(const std::string_view* names, std::size_t size) c
   refuse(listed + did_you_mean(text, std::span(names, size)));
 }
 
+void read_object_file(const std::filesystem::path& path, const std::function<void(const JsonEntry&)>& read) {
+  if (!std::filesystem::exists(path)) return;
+  const Json document = read_json_file(path);
+  const JsonEntry entry(document, path.string());
+  entry.require_object();
+  read(entry);
+}
+
 }  // namespace heddle

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,5 +65,8 @@ class JsonEntry {
   const Json* value_;
   std::string file_, path_;
 };
+
+/// Hands the object in a JSON file to `read`, where there is such a file. Throws Error where it holds no object.
+void read_object_file(const std::filesystem::path& path, const std::function<void(const JsonEntry&)>& read);
 
 }  // namespace heddle

@@ -12,32 +12,22 @@ class SpecialTokenReader {
   SpecialTokenReader(const fs::path& folder, const Tokenizer& tokenizer) : folder_(folder), tokenizer_(tokenizer) {}
 
   SpecialTokens read() {
-    read_file("tokenizer_config.json", [this](const JsonEntry& file) {
+    read_object_file(folder_ / "tokenizer_config.json", [this](const JsonEntry& file) {
       read_names(file);
       if (const auto flag = file.find("add_bos_token")) found_.add_bos_token = flag->boolean();
       if (const auto flag = file.find("add_eos_token")) found_.add_eos_token = flag->boolean();
     });
-    read_file("special_tokens_map.json", [this](const JsonEntry& file) { read_names(file); });
+    read_object_file(folder_ / "special_tokens_map.json", [this](const JsonEntry& file) { read_names(file); });
     if (!found_.bos_id) found_.bos_id = tokenizer_.bos_id();
     if (!found_.eos_id) found_.eos_id = tokenizer_.eos_id();
     for (const char* name : {"generation_config.json", "config.json"}) {
       if (found_.bos_id && found_.eos_id) break;
-      read_file(name, [this](const JsonEntry& file) { read_ids(file); });
+      read_object_file(folder_ / name, [this](const JsonEntry& file) { read_ids(file); });
     }
     return found_;
   }
 
  private:
-  template <typename Read>
-  void read_file(const char* name, Read read) {
-    const fs::path path = folder_ / name;
-    if (!fs::exists(path)) return;
-    const Json document = read_json_file(path);
-    const JsonEntry entry(document, path.string());
-    entry.require_object();
-    read(entry);
-  }
-
   void read_names(const JsonEntry& file) {
     read_name(file, "bos_token", found_.bos_id);
     read_name(file, "eos_token", found_.eos_id);

@@ -44,10 +44,11 @@ class SettingsReader {
   }
 
   TokenizerSettings read() {
-    read_file("tokenizer_config.json", [this](const JsonEntry& file) { read_config(file); });
+    read_object_file(folder_ / "tokenizer_config.json", [this](const JsonEntry& file) { read_config(file); });
     if (!has_decoder_) {
-      read_file("special_tokens_map.json", [this](const JsonEntry& file) { read_special_tokens(file); });
-      read_file("added_tokens.json", [this](const JsonEntry& file) { read_added_tokens(file); });
+      read_object_file(folder_ / "special_tokens_map.json",
+                       [this](const JsonEntry& file) { read_special_tokens(file); });
+      read_object_file(folder_ / "added_tokens.json", [this](const JsonEntry& file) { read_added_tokens(file); });
     }
     std::sort(settings_.added.begin(), settings_.added.end(),
               [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
@@ -55,16 +56,6 @@ class SettingsReader {
   }
 
  private:
-  template <typename Read>
-  void read_file(const char* name, Read read) {
-    const fs::path path = folder_ / name;
-    if (!fs::exists(path)) return;
-    const Json document = read_json_file(path);
-    const JsonEntry entry(document, path.string());
-    entry.require_object();
-    read(entry);
-  }
-
   void read_config(const JsonEntry& file) {
     if (beside_ == TokenizerSettings::Beside::sentencepiece) read_class(file);
     if (const auto list = file.find("added_tokens_decoder")) {
