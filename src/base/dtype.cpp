@@ -15,9 +15,11 @@ struct DTypeInfo {
   std::string_view safetensors;
   std::string_view torch;
   bool floating;
+  std::int64_t block = 1;        // elements
+  std::int64_t block_bytes = 0;  // of GGML's types
 };
 
-constexpr std::array<DTypeInfo, 22> kTypes = {{
+constexpr std::array<DTypeInfo, 49> kTypes = {{
     {DType::f64, 64, "F64", "float64", true},
     {DType::f32, 32, "F32", "float32", true},
     {DType::bf16, 16, "BF16", "bfloat16", true},
@@ -40,6 +42,33 @@ constexpr std::array<DTypeInfo, 22> kTypes = {{
     {DType::f6_e3m2, 6, "F6_E3M2", "float6_e3m2fn", true},
     {DType::f4, 4, "F4", "float4_e2m1fn", true},
     {DType::c64, 64, "C64", "complex64", false},
+    {DType::q4_0, 0, "Q4_0", "q4_0", false, 32, 18},
+    {DType::q4_1, 0, "Q4_1", "q4_1", false, 32, 20},
+    {DType::q5_0, 0, "Q5_0", "q5_0", false, 32, 22},
+    {DType::q5_1, 0, "Q5_1", "q5_1", false, 32, 24},
+    {DType::q8_0, 0, "Q8_0", "q8_0", false, 32, 34},
+    {DType::q2_k, 0, "Q2_K", "q2_K", false, 256, 84},
+    {DType::q3_k, 0, "Q3_K", "q3_K", false, 256, 110},
+    {DType::q4_k, 0, "Q4_K", "q4_K", false, 256, 144},
+    {DType::q5_k, 0, "Q5_K", "q5_K", false, 256, 176},
+    {DType::q6_k, 0, "Q6_K", "q6_K", false, 256, 210},
+    {DType::iq4_nl, 0, "IQ4_NL", "iq4_nl", false, 32, 18},
+    {DType::iq4_xs, 0, "IQ4_XS", "iq4_xs", false, 256, 136},
+    {DType::nf4, 0, "NF4", "nf4", false, 64},
+    {DType::nf4_double, 0, "NF4_DOUBLE", "nf4_double", false, 64},
+    {DType::iq1_s, 0, "IQ1_S", "iq1_s", false, 256, 50},
+    {DType::iq1_m, 0, "IQ1_M", "iq1_m", false, 256, 56},
+    {DType::iq2_xxs, 0, "IQ2_XXS", "iq2_xxs", false, 256, 66},
+    {DType::iq2_xs, 0, "IQ2_XS", "iq2_xs", false, 256, 74},
+    {DType::iq2_s, 0, "IQ2_S", "iq2_s", false, 256, 82},
+    {DType::iq3_xxs, 0, "IQ3_XXS", "iq3_xxs", false, 256, 98},
+    {DType::iq3_s, 0, "IQ3_S", "iq3_s", false, 256, 110},
+    {DType::tq1_0, 0, "TQ1_0", "tq1_0", false, 256, 54},
+    {DType::tq2_0, 0, "TQ2_0", "tq2_0", false, 256, 66},
+    {DType::mxfp4, 0, "MXFP4", "mxfp4", false, 32, 17},
+    {DType::nvfp4, 0, "NVFP4", "nvfp4", false, 64, 36},
+    {DType::q1_0, 0, "Q1_0", "q1_0", false, 128, 18},
+    {DType::q2_0, 0, "Q2_0", "q2_0", false, 64, 18},
 }};
 
 const DTypeInfo& info(DType type) { return kTypes[static_cast<std::size_t>(type)]; }
@@ -74,20 +103,37 @@ void convert_from(const void* source, void* target, DType target_type, std::int6
 
 std::size_t dtype_bytes(DType type) { return info(type).bits / 8; }
 std::size_t dtype_bits(DType type) { return info(type).bits; }
+bool is_quantized(DType type) { return info(type).block > 1; }
+bool is_decodable(DType type) {
+  const bool is_packed = !is_quantized(type) && info(type).bits % 8 != 0;
+  return !is_packed && type < DType::iq1_s;
+}
+std::int64_t block_elements(DType type) { return info(type).block; }
+
+std::int64_t storage_bytes(DType type, std::int64_t elements) {
+  const DTypeInfo& of = info(type);
+  if (of.block_bytes > 0) return elements / of.block * of.block_bytes;
+  if (of.block == 1) return elements * static_cast<std::int64_t>(of.bits) / 8;
+  // NF4: two codes a byte up to a multiple of 4 bytes, then the scales.
+  const std::int64_t codes = (elements + 7) / 8 * 4, blocks = (elements + of.block - 1) / of.block;
+  if (type == DType::nf4) return codes + 4 * blocks;
+  return codes + (blocks + 3) / 4 * 4 + 4 * ((blocks + 255) / 256) + 4;
+}
+
 std::string_view safetensors_name(DType type) { return info(type).safetensors; }
 std::string_view torch_name(DType type) { return info(type).torch; }
 bool is_floating(DType type) { return info(type).floating; }
 
 DType dtype_from_safetensors(std::string_view name) {
   for (const auto& entry : kTypes) {
-    if (entry.safetensors == name) return entry.type;
+    if (entry.safetensors == name && entry.block == 1) return entry.type;
   }
   fail("unknown data type {}; expected F64, F32, BF16, F16, I64, I32, I16, I8, U8, BOOL, ...", name);
 }
 
 DType dtype_from_torch(std::string_view name) {
   for (const auto& entry : kTypes) {
-    if (entry.torch == name) return entry.type;
+    if (entry.torch == name && entry.block == 1) return entry.type;
   }
   fail("unknown data type {}; expected float32, bfloat16, float16, ...", name);
 }

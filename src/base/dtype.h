@@ -31,13 +31,51 @@ enum class DType : std::uint8_t {
   f6_e2m3,
   f6_e3m2,
   f4,
-  c64
+  c64,
+  // Quantized weights: whole blocks of elements with their scales (quantize/). Those of GGML, in its own layout:
+  q4_0,
+  q4_1,
+  q5_0,
+  q5_1,
+  q8_0,
+  q2_k,
+  q3_k,
+  q4_k,
+  q5_k,
+  q6_k,
+  iq4_nl,
+  iq4_xs,
+  // bitsandbytes' 4-bit NormalFloat, blocks of 64 over the flattened tensor; see quantize/nf4.h for the layout:
+  nf4,         ///< scales in fp32
+  nf4_double,  ///< scales in 8 bits, with scales of their own (double quantization)
+  // GGML's other types: named in a listing, never decoded.
+  iq1_s,
+  iq1_m,
+  iq2_xxs,
+  iq2_xs,
+  iq2_s,
+  iq3_xxs,
+  iq3_s,
+  tq1_0,
+  tq2_0,
+  mxfp4,
+  nvfp4,
+  q1_0,
+  q2_0
 };
 
-/// Of an element; 0 for types below a byte, whose elements lie packed: these have dtype_bits alone.
+/// Of an element; 0 for types below a byte, whose elements lie packed (these have dtype_bits), and for quantized ones.
 std::size_t dtype_bytes(DType type);
 std::size_t dtype_bits(DType type);
-/// "F32", "BF16", ... as safetensors spells them.
+/// Whether elements lie in blocks with scales: only storage_bytes() knows their size.
+bool is_quantized(DType type);
+/// False for types that files may hold and Heddle only names: no value of theirs is ever computed with or shown.
+bool is_decodable(DType type);
+/// Elements of a block; a row of a GGML type is whole blocks. 1 for plain types.
+std::int64_t block_elements(DType type);
+/// Bytes of a tensor of that many elements (whole blocks; NF4's last one may be short). Plain types: of whole bytes.
+std::int64_t storage_bytes(DType type, std::int64_t elements);
+/// "F32", "BF16", ... as safetensors spells them; "Q4_K", "NF4", ... for quantized types, which it does not have.
 std::string_view safetensors_name(DType type);
 /// "float32", "bfloat16", ... as PyTorch spells them.
 std::string_view torch_name(DType type);

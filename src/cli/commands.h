@@ -11,9 +11,11 @@
 /// code.
 namespace heddle::cli {
 
-/// The exit code of the command that was chosen.
+/// The exit code of the command that was chosen, and for `supervise` the words behind --: another program's, as they
+/// are (CLI11 would split some).
 struct Outcome {
   int exit_code = 0;
+  std::vector<std::string> behind_dashes;
 };
 
 void add_train(CLI::App& program, Outcome& outcome);
@@ -27,6 +29,8 @@ void add_inspect(CLI::App& program, Outcome& outcome);
 void add_bench(CLI::App& program, Outcome& outcome);
 void add_export(CLI::App& program, Outcome& outcome);
 void add_import(CLI::App& program, Outcome& outcome);
+void add_supervise(CLI::App& program, Outcome& outcome);
+void add_render(CLI::App& program, Outcome& outcome);
 
 /// "--KEY VALUE" and "--KEY=VALUE" of the command line, as overrides of the run file. Throws UsageError for others.
 RunFile::Overrides parse_overrides(const std::vector<std::string>& words);

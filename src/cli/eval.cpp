@@ -39,12 +39,15 @@ void eval(const Options& options) {
   const int threads = options.threads > 0 ? options.threads : available_cores();
   set_threads(threads);
   const auto tokenizer = open_tokenizer(options.tokenizer_name, model.folder);
-  const Dataset dataset = Dataset::load(dataset_options(options, model.config), tokenizer.get());
+  const auto chat_template = open_chat_template(options.tokenizer_name, model.folder);
+  DatasetOptions dataset_settings = dataset_options(options, model.config);
+  if (chat_template) dataset_settings.chat_template = &*chat_template;
+  const Dataset dataset = Dataset::load(dataset_settings, tokenizer.get());
   const StreamCapacity capacity = capacity_of(dataset, {.shuffle = false, .micro_batch_rows = options.rows});
   std::int64_t longest = 0;
   for (std::int64_t row = 0; row < dataset.num_rows(); ++row) longest = std::max(longest, dataset.row_tokens(row));
-  const CompiledRun compiled =
-      compile_evaluation(model.config, chosen_type(options.bf16, options.fp16), capacity, longest, threads);
+  const CompiledRun compiled = compile_evaluation(model.config, rules_of(model),
+                                                  chosen_type(options.bf16, options.fp16), capacity, longest, threads);
   LoadedModel loaded(model, compiled);
   const auto result =
       evaluate(loaded.executor, static_cast<std::size_t>(compiled.evaluate), dataset, options.rows, *alone());
@@ -63,7 +66,7 @@ void eval(const Options& options) {
 void add_eval(CLI::App& program, Outcome&) {
   auto* command = program.add_subcommand("eval", "loss and perplexity of a model on a file");
   auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "Hugging Face model folder")->required();
+  command->add_option("MODEL", options->model, "model folder or GGUF file")->required();
   command->add_option("--data", options->data, "JSONL, JSON or plain text")->required();
   command->add_option("--tokenizer_name", options->tokenizer_name, "tokenizer, if not beside the model");
   command->add_option("--max_length", options->max_length, "positions of a row; plain text is cut to it")

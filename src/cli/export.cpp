@@ -1,23 +1,69 @@
+#include <array>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "checkpoint/save.h"
 #include "cli/commands.h"
 #include "comm/job.h"
 #include "train/checkpoint_export.h"
+#include "train/folder_export.h"
+#include "train/gguf_export.h"
 
 namespace heddle::cli {
 namespace {
 
 struct Options {
-  std::string source, target, format = "hf";
+  std::string source, target, format = "hf", type;
 };
 
+constexpr std::array<std::pair<const char*, DType>, 8> kTypes = {{{"f32", DType::f32},
+                                                                  {"f16", DType::f16},
+                                                                  {"bf16", DType::bf16},
+                                                                  {"q8_0", DType::q8_0},
+                                                                  {"q5_1", DType::q5_1},
+                                                                  {"q5_0", DType::q5_0},
+                                                                  {"q4_1", DType::q4_1},
+                                                                  {"q4_0", DType::q4_0}}};
+
+std::vector<std::string> type_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, type] : kTypes) names.emplace_back(name);
+  return names;
+}
+
+std::optional<DType> type_of(const std::string& name) {
+  for (const auto& [known, type] : kTypes) {
+    if (name == known) return type;
+  }
+  return std::nullopt;
+}
+
+void export_to_folder(const Options& options) {
+  set_threads(available_cores());
+  if (is_checkpoint(options.source) && !is_adapter_folder(options.source))
+    return export_checkpoint(open_checkpoint(options.source, *alone()), options.target);
+  const MergeReport report = export_folder(open_model(options.source), options.target, std::nullopt);
+  if (report.merged > 0) {
+    note("{} weights are merged; rounding to their type moved them by {:.2g} at most, {:.2g} of the adapter's changes",
+         report.merged, report.greatest_error, report.relative_error);
+  }
+}
+
 void export_to(const Options& options) {
-  if (options.format != "hf") fail("--format {} is not there yet in this version; hf is", options.format);
-  const Checkpoint checkpoint = open_checkpoint(options.source, *alone());
-  export_checkpoint(checkpoint, options.target);
+  if (options.format == "gguf") {
+    set_threads(available_cores());
+    export_gguf(open_model(options.source), options.target, type_of(options.type));
+  } else if (options.format == "hf") {
+    if (!options.type.empty()) throw UsageError("--type is for --format gguf; torch_dtype of the run decides for hf");
+    export_to_folder(options);
+  } else {
+    export_adapter(options.source, options.target);
+  }
   note("the model of {} is in {}", options.source, options.target);
 }
 
@@ -25,10 +71,15 @@ void export_to(const Options& options) {
 
 void add_export(CLI::App& program, Outcome&) {
   auto options = std::make_shared<Options>();
-  auto* command = program.add_subcommand("export", "a checkpoint's model as a Hugging Face folder");
-  command->add_option("CHECKPOINT", options->source, "checkpoint-STEP folder of a run")->required();
-  command->add_option("OUT", options->target, "folder to write")->required();
-  command->add_option("--format", options->format, "hf")->check(CLI::IsMember({"hf", "gguf", "peft"}));
+  auto* command = program.add_subcommand("export", "a model as a Hugging Face folder, a GGUF file or a PEFT adapter");
+  command
+      ->add_option("MODEL", options->source,
+                   "model folder, GGUF file, checkpoint-STEP folder, or adapter (merged for hf)")
+      ->required();
+  command->add_option("OUT", options->target, "folder or file to write")->required();
+  command->add_option("--format", options->format, "hf, gguf, peft")->check(CLI::IsMember({"hf", "gguf", "peft"}));
+  command->add_option("--type", options->type, "of a GGUF file's matrices; default: the type they have")
+      ->check(CLI::IsMember(type_names()));
   command->callback([options] { export_to(*options); });
 }
 

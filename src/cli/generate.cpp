@@ -16,7 +16,8 @@ struct Options {
   std::string model, prompt, tokenizer_name;
   std::int64_t max_new_tokens = 128;
   int threads = 0;
-  bool json = false, bf16 = false, fp16 = false;
+  std::string system;
+  bool json = false, bf16 = false, fp16 = false, chat = false;
   SamplingOptions sampling;
 };
 
@@ -33,7 +34,20 @@ std::vector<std::int32_t> end_ids(const ModelSource& model) {
   return model.config.eos_token_ids;
 }
 
-std::vector<std::int32_t> prompt_ids(const Options& options, const Tokenizer& tokenizer, const ModelConfig& config) {
+/// The prompt as a user's turn, by the model's chat template, up to where the assistant begins.
+std::string as_conversation(const Options& options, const ModelSource& model) {
+  const auto chat_template = open_chat_template(options.tokenizer_name, model.folder);
+  if (!chat_template) fail("{}: has no chat template; expected one for --chat", model.folder.string());
+  Json messages = Json::array();
+  if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
+  messages.push_back({{"role", "user"}, {"content", options.prompt}});
+  return chat_template->render(messages, nullptr, Json::object(), true).text;
+}
+
+std::vector<std::int32_t> prompt_ids(const Options& options, const Tokenizer& tokenizer, const ModelSource& model) {
+  const ModelConfig& config = model.config;
+  // A template writes the special tokens itself.
+  if (options.chat) return tokenizer.encode(as_conversation(options, model), false);
   auto ids = tokenizer.encode(options.prompt, true);
   if (!ids.empty()) return ids;
   if (const auto bos = tokenizer.bos_id()) return {*bos};
@@ -48,18 +62,20 @@ void run(const Options& options) {
   set_threads(threads);
   const auto tokenizer = open_tokenizer(options.tokenizer_name, model.folder);
   if (!tokenizer) fail("{}: has no tokenizer.json; --tokenizer_name names another", model.folder.string());
-  const auto prompt = prompt_ids(options, *tokenizer, model.config);
+  const auto prompt = prompt_ids(options, *tokenizer, model);
   for (const auto id : prompt) {
     if (id >= model.config.vocab_size)
       fail("the tokenizer gives id {}, the model has {} ids", id, model.config.vocab_size);
   }
   const auto length = static_cast<std::int64_t>(prompt.size());
-  const CompiledRun compiled = compile_generation(model.config, chosen_type(options.bf16, options.fp16), length,
-                                                  length + options.max_new_tokens, threads);
+  const CompiledRun compiled =
+      compile_generation(model.config, rules_of(model), chosen_type(options.bf16, options.fp16), length,
+                         length + options.max_new_tokens, threads);
   LoadedModel loaded(model, compiled);
   const auto ids = generate(loaded.executor, static_cast<std::size_t>(compiled.generate), prompt,
                             options.max_new_tokens, end_ids(model), options.sampling, compiled.cache_limits);
-  const std::string text = tokenizer->decode(ids, true);
+  const std::size_t shown = options.chat ? prompt.size() : 0;  // of a conversation only the answer
+  const std::string text = tokenizer->decode(std::span(ids).subspan(shown), true);
   if (options.json) {
     // Text that stops inside a character cannot be JSON; such bytes are shown as U+FFFD, the ids say all.
     const Json document = {{"text", text}, {"ids", ids}};
@@ -74,9 +90,12 @@ void run(const Options& options) {
 void add_generate(CLI::App& program, Outcome&) {
   auto* command = program.add_subcommand("generate", "text from a model");
   auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "Hugging Face model folder")->required();
+  command->add_option("MODEL", options->model, "model folder or GGUF file")->required();
   command->add_option("--prompt", options->prompt, "text to go on from; empty: from the beginning of a text")
       ->required();
+  command->add_flag("--chat", options->chat,
+                    "the prompt is what a user says: apply the chat template, print the answer alone");
+  command->add_option("--system", options->system, "system message of a --chat");
   command->add_option("--tokenizer_name", options->tokenizer_name, "tokenizer, if not beside the model");
   command->add_option("--max_new_tokens", options->max_new_tokens, "tokens to add at most")
       ->check(CLI::NonNegativeNumber);

@@ -2,12 +2,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "formats/deepspeed_checkpoint.h"
 #include "formats/files.h"
 #include "formats/json_reader.h"
 #include "formats/safetensors.h"
@@ -25,7 +27,8 @@ std::vector<fs::path> files_of(const fs::path& source) {
   if (fs::exists(source / "pytorch_model.bin")) return {source / "pytorch_model.bin"};
   const fs::path index_path = source / "pytorch_model.bin.index.json";
   if (!fs::exists(index_path))
-    fail("{}: holds neither pytorch_model.bin nor {}", source.string(), index_path.filename().string());
+    fail("{}: holds neither pytorch_model.bin nor {}, nor a checkpoint of DeepSpeed (latest, *_optim_states.pt)",
+         source.string(), index_path.filename().string());
   const Json index = read_json_file(index_path);
   const JsonReader reader(index, index_path.string());
   std::set<std::string> names;
@@ -46,7 +49,6 @@ struct Found {
   const TorchTensor* tensor;
 };
 
-/// All tensors, those of larger elements first, so that each lies at a multiple of its element's size.
 std::vector<Found> tensors_of(const std::vector<TorchFile>& files, const std::vector<fs::path>& paths) {
   std::vector<Found> all;
   std::map<std::string, std::size_t> file_of;
@@ -60,26 +62,62 @@ std::vector<Found> tensors_of(const std::vector<TorchFile>& files, const std::ve
       all.push_back({&files[i], &tensor});
     }
   }
-  std::stable_sort(all.begin(), all.end(), [](const Found& a, const Found& b) {
-    return dtype_bytes(a.tensor->dtype) > dtype_bytes(b.tensor->dtype);
-  });
   return all;
 }
 
-void import_from(const fs::path& source, const fs::path& target) {
+/// Calls read(i, use) for each of `entries`, those of larger elements first, so that each lies at a multiple of its
+/// element's size.
+template <typename Read>
+void write_weights(const fs::path& target, const std::vector<SafetensorsWriter::Entry>& entries, Read read) {
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return dtype_bytes(entries[a].dtype) > dtype_bytes(entries[b].dtype);
+  });
+  std::vector<SafetensorsWriter::Entry> ordered;
+  ordered.reserve(order.size());
+  for (const std::size_t i : order) ordered.push_back(entries[i]);
+  make_folder(target);
+  SafetensorsWriter writer(target / "model.safetensors", ordered, {{"format", "pt"}});
+  for (const std::size_t i : order) read(i, [&](std::span<const std::byte> bytes) { writer.append(bytes); });
+  writer.finish();
+}
+
+void import_torch(const fs::path& source, const fs::path& target) {
   const auto paths = files_of(source);
   const std::vector<TorchFile> files(std::make_move_iterator(paths.begin()), std::make_move_iterator(paths.end()));
   const auto tensors = tensors_of(files, paths);
-  make_folder(target);
+  for (const auto& file : files) file.verify();
   std::vector<SafetensorsWriter::Entry> entries;
   entries.reserve(tensors.size());
   for (const auto& [file, tensor] : tensors) entries.push_back({tensor->name, tensor->dtype, tensor->shape});
-  SafetensorsWriter writer(target / "model.safetensors", entries, {{"format", "pt"}});
-  for (const auto& [file, tensor] : tensors)
-    file->read(*tensor, [&](std::span<const std::byte> bytes) { writer.append(bytes); });
-  writer.finish();
+  write_weights(target, entries,
+                [&](std::size_t i, const auto& use) { tensors[i].file->read(*tensors[i].tensor, use); });
   write_model_files(target, companion_files(paths.front().parent_path()));
   note("{} tensors of {} are in {}", tensors.size(), source.string(), target.string());
+}
+
+void import_deepspeed(const fs::path& source, const fs::path& target) {
+  const DeepSpeedCheckpoint checkpoint(source);
+  checkpoint.verify(OptimizerPart::fp32);
+  std::vector<SafetensorsWriter::Entry> entries;
+  entries.reserve(checkpoint.tensors().size());
+  for (const auto& tensor : checkpoint.tensors()) entries.push_back({tensor.name, tensor.dtype, tensor.shape});
+  write_weights(target, entries, [&](std::size_t i, const auto& use) { checkpoint.read(i, OptimizerPart::fp32, use); });
+  // Training scripts save the model's files beside DeepSpeed's folder of the step, or in it.
+  const fs::path folder = fs::exists(source / "config.json") ? source : checkpoint.folder() / "..";
+  write_model_files(target, companion_files(folder));
+  const std::string kind = checkpoint.stage() == 0
+                               ? "universal"
+                               : fmt::format("ZeRO stage {}, {} ranks", checkpoint.stage(), checkpoint.ranks());
+  note("{} tensors of {} ({}) are in {}", entries.size(), checkpoint.folder().string(), kind, target.string());
+}
+
+void import_from(const fs::path& source, const fs::path& target) {
+  if (!is_deepspeed_checkpoint(source)) return import_torch(source, target);
+  if (fs::exists(source / "pytorch_model.bin") || fs::exists(source / "pytorch_model.bin.index.json"))
+    note("{}: holds pytorch_model.bin too; DeepSpeed's fp32 weights are read instead", source.string());
+  import_deepspeed(source, target);
 }
 
 struct Options {
@@ -90,8 +128,11 @@ struct Options {
 
 void add_import(CLI::App& program, Outcome&) {
   auto options = std::make_shared<Options>();
-  auto* command = program.add_subcommand("import", "weights of a PyTorch file as a Hugging Face folder");
-  command->add_option("SOURCE", options->source, "a .bin or .pt file, or a folder with pytorch_model.bin")->required();
+  auto* command = program.add_subcommand("import", "weights of PyTorch or DeepSpeed as a Hugging Face folder");
+  command
+      ->add_option("SOURCE", options->source,
+                   "a .bin or .pt file, a folder with pytorch_model.bin, or a checkpoint of DeepSpeed")
+      ->required();
   command->add_option("OUT", options->target, "folder to write")->required();
   command->callback([options] { import_from(options->source, options->target); });
 }

@@ -11,6 +11,10 @@ struct LoadedModel {
   Executor executor;
 };
 
+/// How its weights are treated: as they come, with the adapter that it may have. Throws Error for a model without
+/// weights.
+WeightRules rules_of(const ModelSource& model);
+
 /// fp32 unless one of the two is asked for. Throws UsageError for both.
 DType chosen_type(bool bf16, bool fp16);
 

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "cli/commands.h"
+#include "formats/file_kind.h"
 #include "formats/files.h"
 #include "formats/json.h"
 #include "planner/length_table.h"
@@ -15,9 +16,9 @@
 namespace heddle::cli {
 namespace {
 
-/// A folder or a config.json is a model; anything else is a run file.
+/// A folder, a GGUF file or a config.json is a model; anything else is a run file.
 bool is_model(const std::string& path) {
-  if (std::filesystem::is_directory(path)) return true;
+  if (std::filesystem::is_directory(path) || is_gguf_file(path)) return true;
   if (std::filesystem::path(path).extension() != ".json" || !std::filesystem::exists(path)) return false;
   const Json document = parse_json(read_text_file(path), path, 200, NonFinite::as_text);
   return document.is_object() && (document.contains("model_type") || document.contains("architectures"));
@@ -38,7 +39,7 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
   const bool by_length = run.train_file.empty();
   LengthTable lengths;
   if (by_length && !options.program && (!options.json || !options.image.empty()))
-    lengths = plan_by_length(run, model.config);
+    lengths = plan_by_length(run, model.config, compiled.rules);
   if (!options.image.empty()) {
     const std::string title = fmt::format("{}, {} parameters{}", model.config.model_type,
                                           format_count(static_cast<std::uint64_t>(compiled.parameters.count())),
@@ -61,7 +62,7 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
 void add_plan(CLI::App& program, Outcome&) {
   auto* command = program.add_subcommand("plan", "the memory bill of a run or a model, without reading a weight");
   auto options = std::make_shared<Options>();
-  command->add_option("RUN|MODEL", options->path, "run file, model folder or config.json")->required();
+  command->add_option("RUN|MODEL", options->path, "run file, model folder, GGUF file or config.json")->required();
   command->add_flag("--json", options->json, "print one JSON document");
   command->add_flag("--program", options->program,
                     "list every instruction with its buffers, shapes, bytes and lifetimes");

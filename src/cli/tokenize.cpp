@@ -250,7 +250,7 @@ void tokenize(const Options& options) {
 void add_tokenize(CLI::App& program, Outcome&) {
   auto* command = program.add_subcommand("tokenize", "ids of a file, and back");
   auto options = std::make_shared<Options>();
-  command->add_option("MODEL", options->model, "model folder, tokenizer.json, or `bytes`")->required();
+  command->add_option("MODEL", options->model, "model folder, GGUF file, tokenizer.json, or `bytes`")->required();
   command->add_option("FILE", options->file, "text, read byte for byte (default: standard input)");
   command->add_flag("--lines", options->lines, "each line by itself");
   command->add_option("--strings", options->strings, "a JSON array of strings (with --decode: of arrays of ids)");

@@ -64,6 +64,7 @@ class Resolver {
     for (const auto& [path, node] : reader_.leaves()) {
       if (!is_auto_text(*node)) resolve_leaf(path, *node);
     }
+    if (!optim_args_.empty()) mirror("optim_args", optim_args_, "optimizer.params", *reader_.find("optimizer.type"));
     read_schedule();
     for (const auto& [path, node] : reader_.leaves()) {
       if (is_auto_text(*node)) resolve_leaf(path, *node);
@@ -98,6 +99,15 @@ class Resolver {
     if (!setting.is_set) setting = {value, origin_of(node, path), true};
   }
 
+  /// DeepSpeed's Lion has betas of its own where none are given.
+  void mirror_optimizer(const std::string& type, const std::string& path, const SourceNode& node) {
+    const std::string name(optimizer_of_deepspeed(type));
+    mirror("optim", name, path, node);
+    auto& beta2 = settings_.at("adam_beta2");
+    if (name == "lion" && reader_.find("optimizer.params.betas") == nullptr && !beta2.is_set)
+      beta2 = {0.99, "DeepSpeed's default", true};
+  }
+
   /// The batch triple counts the ranks that see different rows.
   void resolve_layout() {
     for (const auto& [path, run_key] : {std::pair{"sequence_parallel_size", "context_parallel"},
@@ -118,9 +128,12 @@ class Resolver {
       mirror("adam_beta1", value[0], path, node);
       mirror("adam_beta2", value[1], path, node);
     } else if (path == "optimizer.type") {
-      mirror("optim", "adamw", path, node);
+      mirror_optimizer(value.get<std::string>(), path, node);
     } else if (path == "tensorboard.enabled") {
       if (value == true) mirror("report_to", "tensorboard", path, node);
+    } else if (key->run_key == "optim_args") {
+      optim_args_ +=
+          fmt::format("{}{}={}", optim_args_.empty() ? "" : ",", path.substr(path.rfind('.') + 1), plain_text(value));
     } else if (!key->run_key.empty()) {
       mirror(std::string(key->run_key), value, path, node);
     }
@@ -311,6 +324,7 @@ class Resolver {
 
   const DeepSpeedReader& reader_;
   RunSettings& settings_;
+  std::string optim_args_;  // of optimizer.params
   DeepSpeedOutcome outcome_;
 };
 

@@ -1,5 +1,5 @@
 // The keys of DeepSpeed's JSON (www.deepspeed.ai/docs/config-json; DeepSpeedZeroConfig and its neighbours in
-// DeepSpeed), and the parameters of its Adam.
+// DeepSpeed), and the parameters of its optimizers.
 #include "config/deepspeed_keys.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr auto kOwnPrinting = "logging_steps decides what is printed"sv;
 constexpr auto kOwnTimes = "metrics.jsonl has the time of each part of every step"sv;
 constexpr auto kOwnRecompute = "gradient_checkpointing and recompute decide what is recomputed, as in the Trainer"sv;
 constexpr auto kOwnTransfers = "transfers are part of the step program, which sizes its own buffers"sv;
-constexpr auto kOwnAdam = "there is one AdamW"sv;
+constexpr auto kOwnAdam = "there is one of each optimizer"sv;
 constexpr auto kAlwaysWhole = "the exported model is always whole"sv;
 constexpr auto kOnlyPyTorch = "it concerns PyTorch's modules"sv;
 constexpr auto kExactMean = "gradients are summed in fp32 and divided once"sv;
@@ -117,7 +117,9 @@ constexpr std::array kKeys = {
     refused("optimizer.params.factor_max", kNotAdam),
     refused("optimizer.params.factor_min", kNotAdam),
     refused("optimizer.params.factor_threshold", kNotAdam),
-    refused("optimizer.params.momentum", kNotAdam),
+    Key{"optimizer.params.momentum", Rule::number(0), "optim_args"},
+    Key{"optimizer.params.dampening", Rule::number(0), "optim_args"},
+    Key{"optimizer.params.nesterov", Rule::boolean(), "optim_args"},
     none("optimizer.legacy_fusion", Rule::boolean(), kOwnAdam),
     none("zero_allow_untested_optimizer", Rule::boolean(), kOwnAdam),
     none("zero_force_ds_cpu_optimizer", Rule::boolean(), kOwnAdam),

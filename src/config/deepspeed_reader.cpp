@@ -14,10 +14,24 @@ using namespace std::string_view_literals;
 using Kind = SourceNode::Kind;
 
 // DeepSpeed compares optimizer names without case.
-constexpr std::array kAdam = {"adam"sv, "adamw"sv};
-constexpr std::array kOtherOptimizers = {"adagrad"sv,    "lamb"sv,       "lion"sv,    "sgd"sv,
-                                         "muon"sv,       "onebitadam"sv, "rmsprop"sv, "zerooneadam"sv,
-                                         "onebitlamb"sv, "muadam"sv,     "muadamw"sv, "musgd"sv};
+constexpr std::array kOptimizers = {"adam"sv, "adamw"sv, "lion"sv, "sgd"sv};
+constexpr std::array kOtherOptimizers = {"adagrad"sv, "lamb"sv,        "muon"sv,       "onebitadam"sv, "rmsprop"sv,
+                                         "muadam"sv,  "zerooneadam"sv, "onebitlamb"sv, "muadamw"sv,    "musgd"sv};
+
+/// Parameters that not every optimizer takes.
+struct Taken {
+  std::string_view parameter;
+  std::array<std::string_view, 3> by;
+};
+constexpr std::array kTaken = {Taken{"betas", {"adam", "adamw", "lion"}},
+                               Taken{"eps", {"adam", "adamw"}},
+                               Taken{"bias_correction", {"adam", "adamw"}},
+                               Taken{"adam_w_mode", {"adam", "adamw"}},
+                               Taken{"amsgrad", {"adam", "adamw"}},
+                               Taken{"torch_adam", {"adam", "adamw"}},
+                               Taken{"momentum", {"sgd"}},
+                               Taken{"dampening", {"sgd"}},
+                               Taken{"nesterov", {"sgd"}}};
 
 std::string lower(std::string text) {
   for (auto& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -102,6 +116,11 @@ bool is_turned_off(const SourceNode& section) {
 
 bool is_auto_text(const SourceNode& node) { return node.kind == Kind::text && node.text == "auto"; }
 
+std::string_view optimizer_of_deepspeed(const std::string& type) {
+  const auto name = lower(type);
+  return name == "lion" ? "lion" : name == "sgd" ? "sgd" : "adamw";
+}
+
 DeepSpeedReader::DeepSpeedReader(SourceNode& root) {
   check_optimizer_type(root);
   rename_old_keys(root);
@@ -153,12 +172,23 @@ void DeepSpeedReader::check_optimizer_type(const SourceNode& root) const {
   const auto among = [&](const auto& names) {
     return std::find(names.begin(), names.end(), lower(name)) != names.end();
   };
-  if (among(kAdam)) return;
   if (among(kOtherOptimizers)) {
-    fail("{}: optimizer.type is {}, which this version does not have; it has Adam and AdamW", type->where, name);
+    fail("{}: optimizer.type is {}, which this version does not have; it has Adam, AdamW, Lion and SGD", type->where,
+         name);
   }
-  fail("{}: optimizer.type is {}; expected Adam or AdamW{}", type->where, describe(*type),
-       did_you_mean(lower(name), kAdam));
+  if (!among(kOptimizers)) {
+    fail("{}: optimizer.type is {}; expected Adam, AdamW, Lion or SGD{}", type->where, describe(*type),
+         did_you_mean(lower(name), kOptimizers));
+  }
+  const auto* parameters = optimizer->find("params");
+  if (parameters == nullptr) return;
+  for (const auto& entry : parameters->entries) {
+    const auto* row =
+        std::find_if(kTaken.begin(), kTaken.end(), [&](const Taken& t) { return t.parameter == entry.name; });
+    if (row == kTaken.end() || std::find(row->by.begin(), row->by.end(), lower(name)) != row->by.end()) continue;
+    fail("{}: optimizer.params.{} is {}, which {} does not take", entry.node.where, entry.name, describe(entry.node),
+         name);
+  }
 }
 
 void DeepSpeedReader::walk(const SourceNode& node, const std::string& section) {

@@ -41,4 +41,7 @@ class DeepSpeedReader {
 
 bool is_auto_text(const SourceNode& node);
 
+/// What `optim` calls an optimizer.type that the reader has accepted: both its Adams are AdamW.
+std::string_view optimizer_of_deepspeed(const std::string& type);
+
 }  // namespace heddle

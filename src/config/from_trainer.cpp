@@ -144,18 +144,25 @@ class TrainerConverter {
   }
 
   void convert_optimizer() {
-    if (const auto* node = find("adafactor"); node != nullptr && node->text != "false") {
-      fail("{}: adafactor is {}; expected optim adamw_torch", node->where, describe(*node));
-    }
     if (const auto* node = find("max_grad_norm")) {
       put("max_grad_norm", *node, "max_grad_norm");
     } else if (const auto* null = arguments_.find("max_grad_norm")) {
       put_whole("max_grad_norm", 0, *null, "max_grad_norm");
     }
-    const auto* node = find("optim");
-    if (node == nullptr || std::find(kAdamWs.begin(), kAdamWs.end(), node->text) != kAdamWs.end()) return;
-    if (has_deepspeed_optimizer_) return note(*node, "optim", "DeepSpeed's optimizer takes its place");
-    put("optim", *node, "optim");
+    const auto* adafactor = find("adafactor");
+    const bool is_adafactor = adafactor != nullptr && adafactor->text != "false";
+    const auto* node = is_adafactor ? adafactor : find("optim");
+    const auto* arguments = find("optim_args");
+    if (arguments != nullptr && arguments->text.empty()) arguments = nullptr;
+    if (node == nullptr || std::find(kAdamWs.begin(), kAdamWs.end(), node->text) != kAdamWs.end()) {
+      if (arguments != nullptr) note(*arguments, "optim_args", "AdamW reads none");
+      return;
+    }
+    const auto* name = is_adafactor ? "adafactor" : "optim";
+    if (has_deepspeed_optimizer_) return note(*node, name, "DeepSpeed's optimizer takes its place");
+    if (is_adafactor) return put_text("optim", "adafactor", *node, name);
+    put("optim", *node, name);
+    if (arguments != nullptr) put("optim_args", *arguments, "optim_args");
   }
 
   void convert_schedule() {

@@ -11,6 +11,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "formats/peft_config.h"
+
 namespace heddle {
 
 struct DataFile {
@@ -63,8 +65,13 @@ struct RunConfig {
   std::optional<bool> packing;  // absent: true when every row is plain text
   bool shuffle = true;
   std::optional<bool> add_bos, add_eos;
-  bool skip_bad_rows = false;  // on_bad_row: skip
+  std::map<std::string, std::string> columns;  // our name for a field of rows -> the files'
+  bool skip_bad_rows = false;                  // on_bad_row: skip
   std::string dataset_cache;
+  // labels
+  bool assistant_only_loss = false;
+  std::optional<bool> completion_only_loss;  // absent: true for prompts and completions
+  bool train_on_last = false;                // train_on: last
   // steps
   std::int64_t per_device_train_batch_size = 8, gradient_accumulation_steps = 1, per_device_eval_batch_size = 8;
   std::int64_t max_steps = -1;  // -1: num_train_epochs decides
@@ -75,9 +82,12 @@ struct RunConfig {
   std::int64_t early_stopping_patience = 0;
   bool load_best_model_at_end = false;
   // optimizer
-  std::string optim = "adamw";
+  std::string optim = "adamw";               // adamw, adamw_8bit, lion, sgd, adafactor or muon
+  std::map<std::string, double> optim_args;  // those that are given; see config/optimizer_names.h
   double learning_rate = 5e-5, weight_decay = 0.0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8,
          max_grad_norm = 1.0;
+  double label_smoothing_factor = 0.0, z_loss = 0.0;
+  std::optional<double> neftune_noise_alpha;
   ScheduleConfig schedule;
   // precision and memory
   Precision precision = Precision::fp32;
@@ -93,11 +103,19 @@ struct RunConfig {
   int ranks = 1;  // all ranks of the run, whatever they share
   ReductionOrder reduction = ReductionOrder::ordered;
   int threads = 0;  // 0: all cores of the process
+  // adapters
+  std::string adapter_name_or_path;
+  bool has_lora = false;
+  LoraConfig lora;                     // where has_lora
+  std::vector<std::string> lora_keys;  // those of `lora` that are set, so that they must agree with the adapter's
+  bool load_in_4bit = false;           // the base's linear layers in NF4
+  bool bnb_4bit_use_double_quant = false;
   // dropout; absent: the model's config
   std::optional<double> attention_dropout, hidden_dropout, embedding_dropout;
   // output
   std::string output_dir;
   std::int64_t save_steps = 0, save_total_limit = 0;  // 0: none / no limit
+  std::int64_t save_keep_steps = 0;                   // checkpoints of multiples of it are kept; 0: none
   double save_minutes = 0;
   std::string resume_from_checkpoint = "auto";  // auto, false, or a path
   bool report_to_tensorboard = false;

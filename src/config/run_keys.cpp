@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "config/optimizer_names.h"
 
 namespace heddle {
 namespace {
@@ -29,6 +30,10 @@ void put_value(std::vector<DataFile>& target, const Json& value) {
     target.push_back({file.at("path").get<std::string>(), file.at("weight").get<double>()});
   }
 }
+void put_value(std::map<std::string, std::string>& target, const Json& value) {
+  target.clear();
+  for (const auto& [key, text] : value.items()) target[key] = text.get<std::string>();
+}
 template <auto Member>
 void put(RunConfig& config, const Json& value) {
   put_value(config.*Member, value);
@@ -39,6 +44,7 @@ void put_schedule(RunConfig& config, const Json& value) {
 }
 
 void put_skip_bad_rows(RunConfig& config, const Json& value) { config.skip_bad_rows = value == "skip"; }
+void put_train_on(RunConfig& config, const Json& value) { config.train_on_last = value == "last"; }
 void put_report_to(RunConfig& config, const Json& value) { config.report_to_tensorboard = value == "tensorboard"; }
 void put_recompute(RunConfig& config, const Json& value) {
   config.recompute = value == "full" ? Recompute::full : value == "selective" ? Recompute::selective : Recompute::none;
@@ -57,10 +63,27 @@ void put_fp16(RunConfig& config, const Json& value) {
   if (value == true) config.precision = Precision::fp16;
 }
 
+void put_lora(RunConfig& config, const Json& value) { config.has_lora = !value.is_null(); }
+template <auto Member>
+void put_lora_value(RunConfig& config, const Json& value) {
+  put_value(config.lora.*Member, value);
+}
+std::vector<std::string> name_list(const Json& value) {
+  if (value.is_null()) return {};
+  return value.is_string() ? std::vector{value.get<std::string>()} : value.get<std::vector<std::string>>();
+}
+/// A text that is no plain name is a pattern, as PEFT reads it.
+void put_target_modules(RunConfig& config, const Json& value) {
+  const bool is_pattern =
+      value.is_string() && value.get<std::string>().find_first_of("*+?()[]{}|^$\\-") != std::string::npos;
+  config.lora.target_pattern = is_pattern ? value.get<std::string>() : "";
+  config.lora.target_modules = is_pattern ? std::vector<std::string>() : name_list(value);
+}
+void put_modules_to_save(RunConfig& config, const Json& value) { config.lora.modules_to_save = name_list(value); }
+
 constexpr std::array kTorchTypes = {"auto"sv, "float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kOnBadRow = {"error"sv, "skip"sv};
 constexpr std::array kTrainOn = {"all"sv, "last"sv};
-constexpr std::array kOptimizers = {"adamw"sv, "adamw_torch"sv, "adamw_torch_fused"sv};
 constexpr std::array kRecompute = {"none"sv, "selective"sv, "full"sv, "auto"sv};
 constexpr std::array kOffload = {"none"sv, "cpu"sv, "nvme"sv};
 constexpr std::array kReduction = {"ordered"sv, "fast"sv};
@@ -80,7 +103,8 @@ constexpr std::array kModel = {
 };
 constexpr std::array kData = {
     RunKey{"train_file", Rule::data_files().or_null(), "null", put<&RunConfig::train_file>, "",
-           "Training rows: text or JSONL files; a weight is a file's share of an epoch, in times its rows."},
+           "Training rows: text, JSON or JSONL files, also as .gz or .zst, or folders of them; a weight is a file's "
+           "share of an epoch, in times its rows."},
     RunKey{"validation_file", Rule::data_files().or_null(), "null", put<&RunConfig::validation_file>, "",
            "Evaluation rows."},
     RunKey{"max_length", Rule::whole(1, kMostTokens), "1024", put<&RunConfig::max_length>, "",
@@ -93,18 +117,21 @@ constexpr std::array kData = {
            "Begin each text with the begin token; default: as the tokenizer says."},
     RunKey{"add_eos", Rule::boolean().or_null(), "null", put<&RunConfig::add_eos>, "",
            "End each text with the end token; default: as the tokenizer says."},
+    RunKey{"columns", Rule::text_map().or_null(), "null", put<&RunConfig::columns>, "",
+           "Fields of rows that the files call otherwise, as `{messages: chat}` or `{prompt: question, completion: "
+           "answer}`."},
     RunKey{"on_bad_row", Rule::one_of(kOnBadRow), "\"error\"", put_skip_bad_rows, "",
            "What a malformed row does: stop, or be skipped with a warning that names it."},
     RunKey{"dataset_cache", Rule::text().or_null(), "null", put<&RunConfig::dataset_cache>, "",
            "Folder of tokenized data; default: `~/.cache/heddle`, for files of 1 MiB and more."},
 };
 constexpr std::array kLabels = {
-    RunKey{"assistant_only_loss", Rule::boolean(), "false", nullptr, "false",
+    RunKey{"assistant_only_loss", Rule::boolean(), "false", put<&RunConfig::assistant_only_loss>, "",
            "Conversations: only the assistant's tokens are targets."},
-    RunKey{"completion_only_loss", Rule::boolean().or_null(), "null", nullptr, "false|null",
+    RunKey{"completion_only_loss", Rule::boolean().or_null(), "null", put<&RunConfig::completion_only_loss>, "",
            "Prompt and completion: only the completion's tokens are targets; default: true for such rows."},
-    RunKey{"train_on", Rule::one_of(kTrainOn), "\"all\"", nullptr, "all",
-           "Conversations: train on all assistant turns, or on the last."},
+    RunKey{"train_on", Rule::one_of(kTrainOn), "\"all\"", put_train_on, "",
+           "Conversations: train on all assistant turns, or on the last alone (which implies `assistant_only_loss`)."},
 };
 constexpr std::array kSteps = {
     RunKey{"per_device_train_batch_size", Rule::whole(1, kMostRows), "8", put<&RunConfig::per_device_train_batch_size>,
@@ -130,17 +157,25 @@ constexpr std::array kSteps = {
            "So many skipped (non-finite) steps in a row stop the run with an error."},
 };
 constexpr std::array kOptimizer = {
-    RunKey{"optim", Rule::one_of(kOptimizers), "\"adamw\"", put<&RunConfig::optim>, "",
-           "Optimizer; Hugging Face's two longer names mean the same."},
+    RunKey{"optim", Rule::one_of(kOptimizerNames), "\"adamw\"", put<&RunConfig::optim>, "",
+           "Optimizer; Hugging Face's longer names mean the same."},
+    RunKey{"optim_args", Rule::text().or_null(), "null", nullptr, "",
+           "Arguments of the optimizer, as `momentum=0.9,nesterov=true`; see [optimizers](optimizers.md)."},
     RunKey{"learning_rate", Rule::number(0), "5e-5", put<&RunConfig::learning_rate>, "",
            "Highest learning rate of the schedule."},
     RunKey{"weight_decay", Rule::number(0), "0.0", put<&RunConfig::weight_decay>, "",
-           "Decoupled; on tensors of two or more dimensions."},
+           "On tensors of two or more dimensions; decoupled, but for `sgd`."},
     RunKey{"adam_beta1", Rule::half_open(0, 1), "0.9", put<&RunConfig::adam_beta1>, "", "Decay of the first moment."},
     RunKey{"adam_beta2", Rule::half_open(0, 1), "0.999", put<&RunConfig::adam_beta2>, "",
            "Decay of the second moment."},
     RunKey{"adam_epsilon", Rule::number(0), "1e-8", put<&RunConfig::adam_epsilon>, "",
            "Added to the root of the second moment."},
+    RunKey{"label_smoothing_factor", Rule::half_open(0, 1), "0.0", put<&RunConfig::label_smoothing_factor>, "",
+           "Share of each target that is spread evenly over the vocabulary; in training alone."},
+    RunKey{"z_loss", Rule::number(0), "0.0", put<&RunConfig::z_loss>, "",
+           "Weight of the squared logarithm of the softmax's denominator in the loss; in training alone."},
+    RunKey{"neftune_noise_alpha", Rule::number(0).or_null(), "null", put<&RunConfig::neftune_noise_alpha>, "",
+           "Uniform noise on embeddings, up to alpha / sqrt(tokens of the document x hidden size); in training alone."},
     RunKey{"max_grad_norm", Rule::number(0), "1.0", put<&RunConfig::max_grad_norm>, "",
            "Global gradient norm above which gradients are scaled down; 0: never."},
     RunKey{"lr_scheduler_type", Rule::text(), "\"linear\"", put_schedule<&ScheduleConfig::type>, "",
@@ -194,22 +229,33 @@ constexpr std::array kDeepSpeed = {
            "A DeepSpeed JSON: a path, or the object itself; see below."},
 };
 constexpr std::array kAdapters = {
-    RunKey{"adapter_name_or_path", Rule::text().or_null(), "null", nullptr, "null", "PEFT adapter to start from."},
-    RunKey{"lora", Rule::map().or_null(), "null", nullptr, "null", "Train a low-rank adapter instead of the weights."},
-    RunKey{"lora.r", Rule::whole(1, kMostRows), "8", nullptr, "", "Rank of the adapter."},
-    RunKey{"lora.lora_alpha", Rule::number(0), "8", nullptr, "", "Its products are scaled by lora_alpha / r."},
-    RunKey{"lora.lora_dropout", Rule::half_open(0, 1), "0.0", nullptr, "", "Dropout before the adapter."},
-    RunKey{"lora.target_modules", Rule::text_list().or_null(), "null", nullptr, "",
-           "Layers with an adapter, by the end of their name; `all-linear`: all but the head."},
-    RunKey{"lora.modules_to_save", Rule::text_list().or_null(), "null", nullptr, "", "Layers that are trained whole."},
-    RunKey{"lora.use_rslora", Rule::boolean(), "false", nullptr, "", "Scale by lora_alpha / sqrt(r)."},
-    RunKey{"lora.use_dora", Rule::boolean(), "false", nullptr, "", "Weight-decomposed adapters."},
-    RunKey{"lora.bias", Rule::one_of(kLoraBias), "\"none\"", nullptr, "", "Biases that are trained."},
-    RunKey{"load_in_4bit", Rule::boolean(), "false", nullptr, "false", "Base weights in four bits."},
-    RunKey{"bnb_4bit_quant_type", Rule::one_of(kQuantTypes).or_null(), "null", nullptr, "null", "Their type."},
-    RunKey{"bnb_4bit_use_double_quant", Rule::boolean().or_null(), "null", nullptr, "null", "Quantize their scales."},
-    RunKey{"bnb_4bit_compute_dtype", Rule::one_of(kTorchTypes).or_null(), "null", nullptr, "null",
-           "Data type of their products."},
+    RunKey{"adapter_name_or_path", Rule::text().or_null(), "null", put<&RunConfig::adapter_name_or_path>, "",
+           "PEFT adapter to start from; `lora` beside it must agree."},
+    RunKey{"lora", Rule::map().or_null(), "null", put_lora, "", "Train a low-rank adapter instead of the weights."},
+    RunKey{"lora.r", Rule::whole(1, kMostRows), "8", put_lora_value<&LoraConfig::r>, "", "Rank of the adapter."},
+    RunKey{"lora.lora_alpha", Rule::number(0), "8", put_lora_value<&LoraConfig::lora_alpha>, "",
+           "Its products are scaled by lora_alpha / r."},
+    RunKey{"lora.lora_dropout", Rule::half_open(0, 1), "0.0", put_lora_value<&LoraConfig::lora_dropout>, "",
+           "Dropout before the adapter."},
+    RunKey{"lora.target_modules", Rule::text_list().or_null(), "null", put_target_modules, "",
+           "Linear layers with an adapter: names or their ends, a regular expression of whole names, or `all-linear` "
+           "(all but the head); default: PEFT's for the family."},
+    RunKey{"lora.modules_to_save", Rule::text_list().or_null(), "null", put_modules_to_save, "",
+           "Modules that are trained whole and saved with the adapter."},
+    RunKey{"lora.use_rslora", Rule::boolean(), "false", put_lora_value<&LoraConfig::use_rslora>, "",
+           "Scale by lora_alpha / sqrt(r)."},
+    RunKey{"lora.use_dora", Rule::boolean(), "false", put_lora_value<&LoraConfig::use_dora>, "",
+           "Weight-decomposed adapters."},
+    RunKey{"lora.bias", Rule::one_of(kLoraBias), "\"none\"", put_lora_value<&LoraConfig::bias>, "",
+           "Biases that are trained: none, all, or those of layers with an adapter."},
+    RunKey{"load_in_4bit", Rule::boolean(), "false", put<&RunConfig::load_in_4bit>, "",
+           "Linear layers of the base in four bits (QLoRA)."},
+    RunKey{"bnb_4bit_quant_type", Rule::one_of(kQuantTypes), "\"nf4\"", nullptr, "nf4",
+           "Their type (bitsandbytes' own default is fp4)."},
+    RunKey{"bnb_4bit_use_double_quant", Rule::boolean(), "false", put<&RunConfig::bnb_4bit_use_double_quant>, "",
+           "Quantize their scales too."},
+    RunKey{"bnb_4bit_compute_dtype", Rule::one_of(kTorchTypes).or_null(), "null", nullptr, "",
+           "Data type of their products: that of the run (`bf16`, `fp16`, else float32)."},
 };
 constexpr std::array kOutput = {
     RunKey{"output_dir", Rule::text().or_null(), "null", put<&RunConfig::output_dir>, "",
@@ -220,6 +266,8 @@ constexpr std::array kOutput = {
            "Checkpoint every so many minutes; 0: never."},
     RunKey{"save_total_limit", Rule::whole(0, kMostSteps), "0", put<&RunConfig::save_total_limit>, "",
            "Checkpoints that are kept; 0: all."},
+    RunKey{"save_keep_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::save_keep_steps>, "",
+           "Those of a step that is a multiple of this are kept whatever `save_total_limit` says; 0: none."},
     RunKey{"save_async", Rule::boolean(), "false", nullptr, "false", "Write checkpoints while training goes on."},
     RunKey{"resume_from_checkpoint", Rule::resume(), "\"auto\"", put<&RunConfig::resume_from_checkpoint>, "",
            "`auto`: the newest complete checkpoint in `output_dir`; `false`: from the start; or a path."},

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/deepspeed.h"
+#include "config/optimizer_names.h"
 #include "config/schedule_names.h"
 #include "formats/files.h"
 
@@ -26,7 +27,9 @@ constexpr std::size_t kMostDeepSpeedBytes = std::size_t{16} << 20;
 }
 
 /// Keys whose value may be a map, so that a dotted override can reach into it.
-bool is_section(std::string_view key) { return key == "lora" || key == "lr_scheduler_kwargs" || key == "deepspeed"; }
+bool is_section(std::string_view key) {
+  return key == "lora" || key == "lr_scheduler_kwargs" || key == "deepspeed" || key == "columns";
+}
 
 class RunResolver {
  public:
@@ -47,9 +50,11 @@ class RunResolver {
     const auto outcome = apply_deepspeed();
     data_parallel_ranks(run_.settings);
     check_precision();
+    check_compute_dtype();
     check_offload();
     store(outcome);
     finish_schedule(outcome);
+    read_optimizer();
     return std::move(run_);
   }
 
@@ -114,7 +119,7 @@ class RunResolver {
       for (const auto& [name, entry] : node.entries) read_schedule_argument(name, entry, value);
     }
     if (key == "torch_dtype" && value == "auto") value = nullptr;
-    if (key == "optim") value = "adamw";  // the names of one optimizer
+    if (key == "optim") value = find_optimizer_type(value.get<std::string>())->name;  // of its several names
     run_.settings.at(key) = {std::move(value), node.where, node.kind != Kind::null};
   }
 
@@ -200,6 +205,19 @@ class RunResolver {
     }
   }
 
+  /// The products of a quantized base are made in the run's own type.
+  void check_compute_dtype() const {
+    const auto& asked = run_.settings.at("bnb_4bit_compute_dtype");
+    if (asked.value.is_null() || asked.value == "auto") return;
+    const char* own = run_.settings.at("bf16").value == true   ? "bfloat16"
+                      : run_.settings.at("fp16").value == true ? "float16"
+                                                               : "float32";
+    if (asked.value != own) {
+      fail("{}: bnb_4bit_compute_dtype is {}; the run computes in {} (bf16, fp16)", asked.origin,
+           plain_text(asked.value), own);
+    }
+  }
+
   void check_offload() const {
     if (run_.settings.at("nvme_path").is_set) return;
     for (const auto* key : {"offload_optimizer", "offload_param", "offload_activations"}) {
@@ -214,8 +232,20 @@ class RunResolver {
         if (key.store != nullptr) key.store(run_.config, run_.settings.at(key.name).value);
       }
     }
+    for (const auto& [key, setting] : run_.settings.all()) {
+      if (key.starts_with("lora.") && setting.is_set) run_.config.lora_keys.push_back(key);
+    }
+    run_.config.has_lora = run_.config.has_lora || !run_.config.lora_keys.empty();
     run_.config.loss_scaling = outcome.loss_scaling;
     run_.config.zero = outcome.zero;
+  }
+
+  void read_optimizer() {
+    const auto& arguments = run_.settings.at("optim_args");
+    if (!arguments.value.is_null()) {
+      run_.config.optim_args = read_optimizer_arguments(*find_optimizer_type(run_.config.optim),
+                                                        arguments.value.get<std::string>(), arguments.origin);
+    }
   }
 
   void finish_schedule(const DeepSpeedOutcome& outcome) {

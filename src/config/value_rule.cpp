@@ -120,6 +120,15 @@ Json read_text_list(const SourceNode& node, const ValueRule& rule, const std::st
   return list;
 }
 
+Json read_text_map(const SourceNode& node, const ValueRule& rule, const std::string& key) {
+  if (node.kind != Kind::map) refuse(node, rule, key);
+  auto map = Json::object();
+  for (const auto& [name, entry] : node.entries) {
+    map[name] = read_text(entry, ValueRule::text(), fmt::format("{}.{}", key, name));
+  }
+  return map;
+}
+
 Json read_number_list(const SourceNode& node, const ValueRule& rule, const std::string& key) {
   if (node.kind != Kind::list || node.items.size() != static_cast<std::size_t>(rule.length)) refuse(node, rule, key);
   auto list = Json::array();
@@ -188,6 +197,7 @@ std::string describe_type(const ValueRule& rule) {
     case Type::text_list: return "a name or a list of names";
     case Type::number_list: return fmt::format("a list of {} numbers{}", rule.length, describe_range(rule));
     case Type::map: return "a map";
+    case Type::text_map: return "a map of names";
     case Type::resume: return "auto, false or a path";
     case Type::data_files: return "a path, a list of paths, or a list of {path, weight}";
   }
@@ -233,6 +243,7 @@ Json read_value(const SourceNode& node, const ValueRule& rule, const std::string
     case Type::map:
       if (node.kind != Kind::map) refuse(node, rule, key);
       return Json::object();
+    case Type::text_map: return read_text_map(node, rule, key);
     case Type::resume: return read_resume(node, rule, key);
     case Type::data_files: return read_data_files(node, rule, key);
   }

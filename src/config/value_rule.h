@@ -11,7 +11,20 @@ namespace heddle {
 /// What a key's value must look like. A row of the key tables says it in one expression:
 /// `ValueRule::whole(1, 1000)`, `ValueRule::one_of(kWords)`, `ValueRule::number().above(0).or_null()`.
 struct ValueRule {
-  enum class Type { boolean, whole, number, text, word, bytes, text_list, number_list, map, resume, data_files };
+  enum class Type {
+    boolean,
+    whole,
+    number,
+    text,
+    word,
+    bytes,
+    text_list,
+    number_list,
+    map,
+    text_map,
+    resume,
+    data_files
+  };
   static constexpr double kUnbounded = 0x1p63;
 
   Type type = Type::text;
@@ -43,6 +56,8 @@ struct ValueRule {
     return {.type = Type::number_list, .least = least, .most = below, .below_most = true, .length = length};
   }
   static constexpr ValueRule map() { return {.type = Type::map}; }
+  /// Names to texts.
+  static constexpr ValueRule text_map() { return {.type = Type::text_map}; }
   static constexpr ValueRule resume() { return {.type = Type::resume}; }
   static constexpr ValueRule data_files() { return {.type = Type::data_files}; }
   constexpr ValueRule or_null() const {

@@ -1,14 +1,19 @@
 #include "data/dataset.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/data_files.h"
 #include "data/dataset_file.h"
+#include "data/mixture.h"
 #include "data/packing.h"
 
 namespace heddle {
@@ -20,6 +25,7 @@ constexpr std::int32_t kIgnoredLabel = -100;
 /// One data file: its rows, and which of them are left out of training.
 struct Source {
   std::string path;
+  double weight;
   TokenTable table;
   std::vector<std::int64_t> left_out;  // indices of table rows, ascending
   std::int64_t first_example = 0;      // examples of the files before it
@@ -66,6 +72,20 @@ std::string name_rows(const std::vector<std::string>& places) {
   return out;
 }
 
+/// What decides how conversations become ids and labels, besides the tokenizer.
+std::string conversation_key(const DatasetOptions& options) {
+  const LabelRules& labels = options.labels;
+  std::string key = fmt::format("{} {} {} {}", labels.assistant_only, labels.last_only,
+                                labels.completion_only.value_or(true), options.add_bos.value_or(false));
+  if (options.chat_template == nullptr) return key;
+  key += " " + options.chat_template->fingerprint();
+  if (options.chat_template->reads_clock()) {  // what was rendered yesterday is not today's
+    const char* epoch = std::getenv("SOURCE_DATE_EPOCH");
+    key += fmt::format(" {}", epoch != nullptr ? epoch : fmt::format("day {}", std::time(nullptr) / 86400));
+  }
+  return key;
+}
+
 std::string rows_are(std::size_t count) { return count == 1 ? "1 row is" : fmt::format("{} rows are", count); }
 
 }  // namespace
@@ -75,21 +95,29 @@ struct Dataset::Impl {
   bool packed = false;
   std::vector<Source> sources;
   std::int64_t num_examples = 0;
+  std::vector<MixturePass> example_passes;  // examples of an epoch
   // When packed: first the rows cut from the stream of all text, then the bins of whole rows.
-  std::vector<std::int64_t> stream_starts;  // of each source in the stream, and its end
+  std::vector<MixturePass> stream_passes;  // positions of the stream
   std::int64_t stream_rows = 0;
   std::vector<std::int64_t> whole_rows;  // indices of examples
   Bins bins;
 
   explicit Impl(const DatasetOptions& options);
   void load_sources(const DatasetOptions& options, const Tokenizer* tokenizer);
+  void report_formats() const;
   void leave_rows_out(bool skip_bad_rows);
+  void mix_sources();
   void pack();
-  void report_skipped() const;
+  void report_packing(std::span<const std::int64_t> sizes) const;
 
   std::pair<const Source*, TokenRow> find_example(std::int64_t index) const;
   std::int64_t used_length(const TokenRow& row) const;
-  std::int64_t num_rows() const { return packed ? stream_rows + bins.count() : num_examples; }
+  std::int64_t num_rows() const { return packed ? stream_rows + bins.count() : count_items(example_passes); }
+  /// The number of the example that is number `index` of an epoch.
+  std::int64_t example_of_epoch(std::int64_t index) const {
+    const MixturePass& pass = find_pass(example_passes, index);
+    return sources[pass.source].first_example + pass.item(index);
+  }
   template <typename Function>
   void for_each_piece(std::int64_t row, Function&& use) const;
 };
@@ -99,35 +127,58 @@ Dataset::Impl::Impl(const DatasetOptions& options) : max_length(options.max_leng
   if (options.files.empty()) fail("no data file is named");
   if (options.vocab_size < 1) fail("vocab_size is {}; expected 1 or more", options.vocab_size);
   for (const auto& file : options.files) {
-    if (file.weight != 1.0) {
-      fail("{}: weight is {}; mixtures by weight are not supported yet, expected 1", file.path, file.weight);
-    }
+    if (!(file.weight > 0)) fail("{}: weight is {}; expected more than 0", file.path, file.weight);
   }
+  check_columns(options.columns);
 }
 
 void Dataset::Impl::load_sources(const DatasetOptions& options, const Tokenizer* tokenizer) {
   std::optional<RowEncoder> encoder;
-  if (tokenizer != nullptr) encoder.emplace(*tokenizer, options.add_bos, options.add_eos);
+  std::optional<ConversationEncoder> conversations;
+  if (tokenizer != nullptr) {
+    encoder.emplace(*tokenizer, options.add_bos, options.add_eos);
+    conversations.emplace(*encoder, options.chat_template, options.labels);
+  }
   DataFileOptions file_options;
   file_options.encoder = encoder ? &*encoder : nullptr;
-  file_options.vocab_size = options.vocab_size;
+  file_options.conversations = conversations ? &*conversations : nullptr;
+  file_options.rules = {options.vocab_size, options.columns, options.chat_template != nullptr};
+  file_options.conversation_key = conversation_key(options);
   file_options.skip_bad_rows = options.skip_bad_rows;
   file_options.cache_folder = options.cache_folder;
   for (const auto& file : options.files) {
-    Source source{file.path, load_data_file(file.path, file_options), {}, 0};
+    for (const std::string& path : find_data_files(file.path)) {
+      Source source{path, file.weight, load_data_file(path, file_options), {}, 0};
+      const TableNotes& notes = source.table.notes();
+      if (source.table.num_rows() == 0 && notes.bad_rows.empty() && notes.rows_without_targets.empty()) {
+        fail("{}: holds no row; expected a text, or rows with text or input_ids", path);
+      }
+      sources.push_back(std::move(source));
+    }
+  }
+  report_formats();
+}
+
+/// What rows were taken for, where that is not plain to see, and what of them is not used.
+void Dataset::Impl::report_formats() const {
+  for (const Source& source : sources) {
     const TableNotes& notes = source.table.notes();
-    if (source.table.num_rows() == 0 && notes.bad_rows.empty() && notes.rows_without_targets.empty()) {
-      fail("{}: holds no row; expected a text, or rows with text or input_ids", file.path);
-    }
+    std::vector<std::string> found;
+    for (const auto& [format, rows] : notes.formats)
+      found.push_back(fmt::format("{} {}", format_count(static_cast<std::uint64_t>(rows)), format));
+    const bool is_plain =
+        notes.formats.empty() ||
+        (notes.formats.size() == 1 && (notes.formats.contains(std::string(describe(RowFormat::text))) ||
+                                       notes.formats.contains(std::string(describe(RowFormat::input_ids)))));
+    if (!is_plain) note("{}: {}", source.path, fmt::join(found, ", "));
     if (!notes.ignored_fields.empty()) {
-      note("{}: fields not used: {}", file.path, fmt::join(notes.ignored_fields, ", "));
+      note("{}: fields not used: {}", source.path, fmt::join(notes.ignored_fields, ", "));
     }
-    sources.push_back(std::move(source));
   }
 }
 
 std::int64_t Dataset::Impl::used_length(const TokenRow& row) const {
-  const bool cut = row.kind == RowKind::text && !packed;
+  const bool cut = row.kind == RowKind::conversation || (row.kind == RowKind::text && !packed);
   return cut ? std::min(row.length, max_length) : row.length;
 }
 
@@ -135,7 +186,7 @@ std::int64_t Dataset::Impl::used_length(const TokenRow& row) const {
 void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
   std::vector<std::string> without_targets;
   std::size_t bad = 0;
-  std::int64_t truncated = 0, texts = 0;
+  std::int64_t truncated = 0, texts = 0, truncated_conversations = 0, conversations = 0;
   for (Source& source : sources) {
     for (const auto& [line, reason] : source.table.notes().bad_rows) {
       warning("{}: {}; the row is skipped", source.place(line), reason);
@@ -150,6 +201,9 @@ void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
       if (row.kind == RowKind::text) {
         ++texts;
         truncated += length < row.length ? 1 : 0;
+      } else if (row.kind == RowKind::conversation) {
+        ++conversations;
+        truncated_conversations += length < row.length ? 1 : 0;
       } else if (length > max_length + 1) {
         const std::string reason = fmt::format("input_ids has {} ids; expected at most {} (max_length {} + 1)", length,
                                                max_length + 1, max_length);
@@ -181,22 +235,46 @@ void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
     note("{} of {} texts are longer than max_length {} and are cut to their first {} tokens (packing: true keeps all)",
          truncated, texts, max_length, max_length);
   }
+  if (truncated_conversations > 0) {
+    note("{} of {} conversations are longer than max_length {} and are cut to their first {} tokens",
+         truncated_conversations, conversations, max_length, max_length);
+  }
+}
+
+/// What an epoch takes of each file.
+void Dataset::Impl::mix_sources() {
+  std::vector<std::int64_t> examples, positions;
+  std::vector<double> weights;
+  for (const Source& source : sources) {
+    examples.push_back(source.num_examples());
+    positions.push_back(source.table.stream_length());
+    weights.push_back(source.weight);
+  }
+  example_passes = mix(examples, weights);
+  stream_passes = mix(positions, weights);
 }
 
 void Dataset::Impl::pack() {
-  stream_starts.push_back(0);
   std::vector<std::int64_t> sizes;
-  for (const Source& source : sources) {
-    stream_starts.push_back(stream_starts.back() + source.table.stream_length());
-    for (std::int64_t i = 0; i < source.num_examples(); ++i) {
-      const TokenRow row = source.row(source.row_of_example(i));
-      if (row.kind == RowKind::text) continue;
-      whole_rows.push_back(source.first_example + i);
-      sizes.push_back(row.length - 1);
-    }
+  for (std::int64_t i = 0; i < count_items(example_passes); ++i) {
+    const std::int64_t example = example_of_epoch(i);
+    const TokenRow row = find_example(example).second;
+    if (row.kind == RowKind::text) continue;
+    whole_rows.push_back(example);
+    sizes.push_back(used_length(row) - 1);
   }
-  stream_rows = (stream_starts.back() + max_length - 1) / max_length;
+  stream_rows = (count_items(stream_passes) + max_length - 1) / max_length;
   bins = first_fit_decreasing(sizes, max_length);
+  report_packing(sizes);
+}
+
+void Dataset::Impl::report_packing(std::span<const std::int64_t> sizes) const {
+  if (sizes.empty()) return;
+  const std::int64_t used = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
+  const double filled =
+      100.0 * static_cast<double>(used) / (static_cast<double>(bins.count()) * static_cast<double>(max_length));
+  note("packing: {} rows lie whole in {} rows of max_length {}, {:.1f}% filled", sizes.size(), bins.count(), max_length,
+       filled);
 }
 
 std::pair<const Source*, TokenRow> Dataset::Impl::find_example(std::int64_t index) const {
@@ -212,36 +290,37 @@ template <typename Function>
 void Dataset::Impl::for_each_piece(std::int64_t row, Function&& use) const {
   HEDDLE_CHECK(row >= 0 && row < num_rows());
   if (!packed) {
-    const auto [source, tokens] = find_example(row);
+    const auto [source, tokens] = find_example(example_of_epoch(row));
     use(Piece{source, tokens, 0, used_length(tokens) - 1});
     return;
   }
   if (row >= stream_rows) {
     for (const std::int64_t item : bins[row - stream_rows]) {
       const auto [source, tokens] = find_example(whole_rows[static_cast<std::size_t>(item)]);
-      use(Piece{source, tokens, 0, tokens.length - 1});
+      use(Piece{source, tokens, 0, used_length(tokens) - 1});
     }
     return;
   }
   // The stream is the positions of all texts end to end; where it is cut, the token before the cut (a label so far) is
   // the first input after it.
   std::int64_t at = row * max_length;
-  const std::int64_t end = std::min(at + max_length, stream_starts.back());
+  const std::int64_t end = std::min(at + max_length, count_items(stream_passes));
   while (at < end) {
-    const auto next_source = std::upper_bound(stream_starts.begin(), stream_starts.end(), at);
-    const auto source_index = static_cast<std::size_t>(next_source - stream_starts.begin()) - 1;
-    const Source& source = sources[source_index];
-    const std::int64_t source_start = stream_starts[source_index];
+    const MixturePass& pass = find_pass(stream_passes, at);
+    const std::int64_t pass_end = std::min(end, pass.first + pass.count);
+    const Source& source = sources[pass.source];
     // The last row that starts at or before: rows taken whole take no place in the stream and start where the next text
     // does.
-    std::int64_t index = source.table.find_stream_row(at - source_start);
-    for (; index < source.table.num_rows() && at < end; ++index) {
+    std::int64_t position = (at - pass.first) % pass.size;
+    std::int64_t index = source.table.find_stream_row(position);
+    for (; index < source.table.num_rows() && at < pass_end; ++index) {
       const TokenRow tokens = source.row(index);
       if (tokens.kind != RowKind::text) continue;
-      const std::int64_t first = at - source_start - tokens.stream_start;
-      const std::int64_t positions = std::min(tokens.length - 1 - first, end - at);
+      const std::int64_t first = position - tokens.stream_start;
+      const std::int64_t positions = std::min(tokens.length - 1 - first, pass_end - at);
       use(Piece{&source, tokens, first, positions});
       at += positions;
+      position += positions;
     }
   }
 }
@@ -264,6 +343,7 @@ Dataset Dataset::load(const DatasetOptions& options, const Tokenizer* tokenizer)
   };
   impl.packed = options.packing.value_or(std::all_of(impl.sources.begin(), impl.sources.end(), all_text));
   impl.leave_rows_out(options.skip_bad_rows);
+  impl.mix_sources();
   if (impl.packed) impl.pack();
   return dataset;
 }
@@ -277,6 +357,15 @@ Example Dataset::example(std::int64_t index) const {
   source->table.read_ids(row, 0, example.input_ids);
   source->table.read_labels(row, 0, example.labels);
   return example;
+}
+
+std::int64_t Dataset::example_tokens(std::int64_t index) const {
+  return impl_->used_length(impl_->find_example(index).second);
+}
+
+std::int64_t Dataset::example_targets(std::int64_t index) const {
+  const auto [source, row] = impl_->find_example(index);
+  return count_targets({source, row, 0, impl_->used_length(row) - 1});
 }
 
 bool Dataset::packed() const { return impl_->packed; }

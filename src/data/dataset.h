@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "data/batches.h"
+#include "data/chat_template.h"
+#include "data/conversation_encoder.h"
+#include "data/row_fields.h"
 #include "data/tokenizer.h"
 
 namespace heddle {
@@ -15,14 +18,17 @@ namespace heddle {
 /// How rows are read and cut; the words are those of the run file.
 struct DatasetOptions {
   struct File {
-    std::string path;
-    double weight = 1.0;
+    std::string path;     ///< a file, or a folder of files
+    double weight = 1.0;  ///< rows that an epoch takes, in times those there are
   };
   std::vector<File> files;
   std::int64_t max_length = 1024;
   std::optional<bool> packing;  ///< absent: true when every row is plain text
   bool skip_bad_rows = false;
   std::optional<bool> add_bos, add_eos;
+  ColumnNames columns;                          ///< our names for fields, and the files'
+  const ChatTemplate* chat_template = nullptr;  ///< null: conversations are an error; not kept
+  LabelRules labels;
   std::int32_t vocab_size = 0;         ///< of the model: ids and labels must be below
   std::filesystem::path cache_folder;  ///< empty: no cache on disk
 };
@@ -38,10 +44,10 @@ struct Example {
 /// threads at once.
 class Dataset {
  public:
-  /// Reads .jsonl/.json (rows `text`, or `input_ids` with optional `labels`) and plain text files (.txt and others: the
-  /// file is one document). `tokenizer` may be null when all rows carry ids; it is not kept. Tokenizes in parallel,
-  /// once: the result is cached by content, tokenizer and options. Rows without a target are dropped in a warning that
-  /// names them. Throws Error naming PATH:LINE.
+  /// Reads .jsonl/.json (the formats of RowFormat) and plain text files (.txt and others: the file is one document),
+  /// also as .gz or .zst. `tokenizer` may be null when all rows carry ids; it is not kept. Tokenizes in parallel, once:
+  /// the result is cached by content, tokenizer and options. Rows without a target are dropped in a warning that names
+  /// them. Throws Error naming PATH:LINE.
   static Dataset load(const DatasetOptions& options, const Tokenizer* tokenizer);
   ~Dataset();
   Dataset(Dataset&&) noexcept;
@@ -50,9 +56,13 @@ class Dataset {
   /// In file order, rows that were dropped left out. Packing changes none of them.
   std::int64_t num_examples() const;
   Example example(std::int64_t index) const;
+  /// Of the same, without reading ids.
+  std::int64_t example_tokens(std::int64_t index) const;
+  std::int64_t example_targets(std::int64_t index) const;
 
   bool packed() const;
-  /// Trainable rows: rows of the files, or the packed rows of up to max_length positions made of them.
+  /// Trainable rows of an epoch: rows of the files, each as often as its file's weight says, or the packed rows of up
+  /// to max_length positions made of them.
   std::int64_t num_rows() const;
   /// Positions and documents of a row.
   std::int64_t row_tokens(std::int64_t row) const;

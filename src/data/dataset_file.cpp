@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
+#include "data/data_stream.h"
 #include "data/row_parser.h"
 #include "data/row_records.h"
 #include "formats/aside_file.h"
@@ -18,7 +19,7 @@ namespace heddle {
 namespace {
 
 /// Raised whenever the rows made of the same content change.
-constexpr std::int64_t kCacheVersion = 1;
+constexpr std::int64_t kCacheVersion = 2;
 
 /// Read and tokenized together: enough to keep all threads busy, few enough to bound memory.
 constexpr std::size_t kBatchRecords = 8192, kWindow = std::size_t{8} << 20;
@@ -27,6 +28,7 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 struct EncodedRow {
   RowKind kind = RowKind::text;
+  RowFormat format = RowFormat::text;
   std::vector<std::int32_t> ids, labels;
   std::vector<std::string> ignored_fields;
   std::optional<TableNotes::BadRow> bad;
@@ -35,9 +37,10 @@ struct EncodedRow {
 
 void check_ids(std::span<const std::int32_t> ids, std::int64_t line, const DataFileOptions& options) {
   for (const std::int32_t id : ids) {
-    if (id < 0 || id >= options.vocab_size) {
+    const std::int32_t vocab_size = options.rules.vocab_size;
+    if (id < 0 || id >= vocab_size) {
       throw RowError(line, fmt::format("the tokenizer gives id {}, the model has {}; expected ids from 0 to {}", id,
-                                       options.vocab_size, options.vocab_size - 1));
+                                       vocab_size, vocab_size - 1));
     }
   }
 }
@@ -48,17 +51,27 @@ const RowEncoder& encoder_of(const DataFileOptions& options, std::int64_t line) 
 }
 
 void encode_record(const Record& record, const DataFileOptions& options, EncodedRow& row) {
-  Row parsed = parse_row(record, options.vocab_size);
+  Row parsed = parse_row(record, options.rules);
+  row.format = parsed.format;
   row.ignored_fields = std::move(parsed.ignored_fields);
-  if (parsed.text) {
-    row.kind = RowKind::text;
-    row.ids = encoder_of(options, record.line).encode(*parsed.text);
-    check_ids(row.ids, record.line, options);
-  } else {
+  if (parsed.input_ids) {
     row.kind = RowKind::ids;
     row.ids = *std::move(parsed.input_ids);
     if (parsed.labels) row.labels = *std::move(parsed.labels);
+    return;
   }
+  const RowEncoder& encoder = encoder_of(options, record.line);
+  if (parsed.text) {
+    row.kind = RowKind::text;
+    row.ids = encoder.encode(*parsed.text);
+  } else {
+    row.kind = RowKind::conversation;
+    const auto& conversations = *options.conversations;
+    LabelledIds encoded = parsed.pair ? conversations.encode(*parsed.pair) : conversations.encode(*parsed.conversation);
+    row.ids = std::move(encoded.ids);
+    row.labels = std::move(encoded.labels);
+  }
+  check_ids(row.ids, record.line, options);
 }
 
 /// What went wrong goes into the row: parallel bodies must not throw.
@@ -85,7 +98,7 @@ void note_ignored_fields(const std::vector<std::string>& fields, TableNotes& not
 /// Records of a file, a batch at a time: of the file only a window is in memory.
 class RecordStream {
  public:
-  RecordStream(const FileReader& file, DataFormat format) : file_(file), reader_(format) {}
+  RecordStream(DataStream& bytes, DataFormat format) : bytes_(bytes), reader_(format) {}
 
   /// False at the end. The records' text is there until the next call.
   bool next_batch(std::vector<Record>& records) {
@@ -105,24 +118,21 @@ class RecordStream {
     const std::size_t kept = window_.size() - reader_.used();
     const std::size_t wanted = reader_.used() > 0 ? std::max(kWindow, kept) : std::max(kWindow, 2 * kept);
     window_.erase(0, reader_.used());
-    window_.resize(
-        static_cast<std::size_t>(std::min<std::uint64_t>(std::max(wanted, kept), kept + file_.size() - at_)));
-    file_.read(at_, std::span<char>(window_).subspan(kept));
-    at_ += window_.size() - kept;
-    is_last_ = at_ == file_.size();
+    window_.resize(wanted);
+    const std::size_t read = bytes_.read(std::span<char>(window_).subspan(kept));
+    is_last_ = read < wanted - kept;
+    window_.resize(kept + read);
     reader_.feed(window_, is_last_);
   }
 
-  const FileReader& file_;
+  DataStream& bytes_;
   RecordReader reader_;
   std::string window_;
-  std::uint64_t at_ = 0;
   bool is_last_ = false;
 };
 
-void tokenize_records(const FileReader& file, DataFormat format, const DataFileOptions& options,
-                      TokenTableWriter& writer) {
-  RecordStream stream(file, format);
+void tokenize_records(DataStream& bytes, DataFormat format, const DataFileOptions& options, TokenTableWriter& writer) {
+  RecordStream stream(bytes, format);
   std::vector<Record> records;
   std::vector<EncodedRow> rows;
   while (stream.next_batch(records)) {
@@ -140,26 +150,25 @@ void tokenize_records(const FileReader& file, DataFormat format, const DataFileO
         continue;
       }
       note_ignored_fields(row.ignored_fields, writer.notes());
+      ++writer.notes().formats[std::string(describe(row.format))];
       writer.append(row.kind, records[i].line, row.ids, row.labels);
     }
   }
 }
 
 /// A plain text is one row.
-void tokenize_text(const FileReader& file, const DataFileOptions& options, TokenTableWriter& writer) {
-  std::uint64_t at = 0;
-  std::string start(static_cast<std::size_t>(std::min<std::uint64_t>(kByteOrderMark.size(), file.size())), '\0');
-  file.read(0, std::span<char>(start));
-  if (start == kByteOrderMark) at = start.size();
-  if (at == file.size()) return;
-  const auto read = [&](std::span<char> target) {
-    target = target.first(static_cast<std::size_t>(std::min<std::uint64_t>(target.size(), file.size() - at)));
-    file.read(at, target);
-    at += target.size();
-    return target.size();
-  };
+void tokenize_text(DataStream& bytes, const DataFileOptions& options, TokenTableWriter& writer) {
+  std::string start(kByteOrderMark.size(), '\0');
+  start.resize(bytes.read(start));
+  if (start.empty()) return;
+  if (start == kByteOrderMark) {
+    start.assign(1, '\0');
+    start.resize(bytes.read(start));
+    if (start.empty()) return;
+  }
+  const auto rest = [&bytes](std::span<char> target) { return bytes.read(target); };
   try {
-    encoder_of(options, 1).encode(read, [&](std::span<const std::int32_t> ids) {
+    encoder_of(options, 1).encode(read_in_turn(read_from(start), rest), [&](std::span<const std::int32_t> ids) {
       check_ids(ids, 1, options);
       writer.append_ids(ids);
     });
@@ -172,10 +181,11 @@ void tokenize_text(const FileReader& file, const DataFileOptions& options, Token
 
 TokenTable tokenize(const FileReader& file, DataFormat format, const DataFileOptions& options,
                     TokenTableWriter& writer) {
+  DataStream bytes(file, compression_of(file.path()));
   if (format == DataFormat::plain_text) {
-    tokenize_text(file, options, writer);
+    tokenize_text(bytes, options, writer);
   } else {
-    tokenize_records(file, format, options, writer);
+    tokenize_records(bytes, format, options, writer);
   }
   file.check_unchanged();
   return writer.finish();
@@ -185,7 +195,14 @@ std::string cache_key(const FileReader& file, DataFormat format, const DataFileO
   CacheKey key;
   key.add(kCacheVersion);
   key.add(static_cast<std::int64_t>(format));
-  key.add(options.vocab_size);
+  key.add(static_cast<std::int64_t>(compression_of(file.path())));
+  key.add(options.rules.vocab_size);
+  key.add(static_cast<std::int64_t>(options.rules.columns.size()));
+  for (const auto& [ours, column] : options.rules.columns) {
+    key.add(ours);
+    key.add(column);
+  }
+  key.add(options.conversation_key);
   key.add(static_cast<std::int64_t>(options.encoder != nullptr));
   if (options.encoder != nullptr) {
     key.add(options.encoder->tokenizer().fingerprint());

@@ -18,7 +18,10 @@ SurroundingIds find_surrounding_ids(const Tokenizer& tokenizer) {
 }
 
 RowEncoder::RowEncoder(const Tokenizer& tokenizer, std::optional<bool> add_bos, std::optional<bool> add_eos)
-    : tokenizer_(&tokenizer), bos_(tokenizer.bos_id()), eos_(tokenizer.eos_id()) {
+    : tokenizer_(&tokenizer),
+      bos_(tokenizer.bos_id()),
+      eos_(tokenizer.eos_id()),
+      asks_for_bos_(add_bos.value_or(false)) {
   if (add_bos.value_or(false) && !bos_) fail("add_bos is true, but the tokenizer has no beginning-of-text token");
   if (add_eos.value_or(false) && !eos_) fail("add_eos is true, but the tokenizer has no end-of-text token");
   auto [leading, trailing] = find_surrounding_ids(tokenizer);
@@ -56,13 +59,21 @@ bool RowEncoder::wants_trailing(std::optional<std::int32_t> last) const {
 
 std::vector<std::int32_t> RowEncoder::encode(std::string_view text) const {
   std::vector<std::int32_t> ids = encode_text(*tokenizer_, text);
-  if (wants_leading(ids.empty() ? std::nullopt : std::optional(ids.front()))) {
-    ids.insert(ids.begin(), leading_.begin(), leading_.end());
-  }
+  surround(ids);
+  return ids;
+}
+
+std::size_t RowEncoder::surround(std::vector<std::int32_t>& ids) const {
+  const bool has_leading = wants_leading(ids.empty() ? std::nullopt : std::optional(ids.front()));
+  if (has_leading) ids.insert(ids.begin(), leading_.begin(), leading_.end());
   if (wants_trailing(ids.empty() ? std::nullopt : std::optional(ids.back()))) {
     ids.insert(ids.end(), trailing_.begin(), trailing_.end());
   }
-  return ids;
+  return has_leading ? leading_.size() : 0;
+}
+
+bool RowEncoder::must_add_bos(std::span<const std::int32_t> ids) const {
+  return asks_for_bos_ && (ids.empty() || ids.front() != *bos_);
 }
 
 void RowEncoder::encode(const ReadText& read, const UseIds& use) const {

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +29,10 @@ class RowEncoder {
   /// May be called from many threads at once; a long text is encoded by all threads if the call comes from none of
   /// them. The text must be UTF-8.
   std::vector<std::int32_t> encode(std::string_view text) const;
+  /// Puts what a row starts and ends with around the ids of a text; returns how many came before them.
+  std::size_t surround(std::vector<std::int32_t>& ids) const;
+  /// `add_bos` is set, and these ids, to which nothing else is added, do not start with BOS.
+  bool must_add_bos(std::span<const std::int32_t> ids) const;
   /// The same row piece by piece, in bounded memory; as encode_text() says.
   void encode(const ReadText& read, const UseIds& use) const;
 
@@ -41,6 +47,7 @@ class RowEncoder {
   bool wants_trailing(std::optional<std::int32_t> last) const;
 
   std::optional<std::int32_t> bos_, eos_;
+  bool asks_for_bos_ = false;
   std::vector<std::int32_t> leading_, trailing_;
 };
 

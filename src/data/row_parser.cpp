@@ -2,204 +2,237 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
+#include <initializer_list>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 
 namespace heddle {
 namespace {
 
-using nlohmann::json;
+constexpr std::size_t kFieldsNamed = 8, kExcerpt = 60;
+constexpr std::string_view kExpected =
+    "text, input_ids, messages, conversations, prompt and completion, or instruction and output";
 
-constexpr std::size_t kMaxDepth = 64;
-constexpr std::int32_t kIgnoredLabel = -100;
-constexpr std::array<std::string_view, 3> kFields = {"text", "input_ids", "labels"};
-// What chat and instruction data sets call their fields.
-constexpr std::array<std::string_view, 13> kChatFields = {
-    "messages",    "conversations", "conversation", "prompt",   "completion", "chosen",  "rejected",
-    "instruction", "output",        "response",     "question", "answer",     "dialogue"};
+enum class Shape { input_ids, preference, messages, conversations, pair, alpaca, text };
 
-bool is_chat_field(std::string_view name) {
-  return std::find(kChatFields.begin(), kChatFields.end(), name) != kChatFields.end();
+/// A row has a shape if it has these fields.
+struct ShapeRule {
+  Shape shape;
+  std::array<std::string_view, 2> fields;
+};
+/// The most specific first: many data sets carry a rendered `text` beside what it was rendered from.
+constexpr std::array<ShapeRule, 8> kShapes = {{{Shape::input_ids, {"input_ids", ""}},
+                                               {Shape::preference, {"chosen", "rejected"}},
+                                               {Shape::preference, {"chosen_messages", "rejected_messages"}},
+                                               {Shape::messages, {"messages", ""}},
+                                               {Shape::conversations, {"conversations", ""}},
+                                               {Shape::pair, {"prompt", "completion"}},
+                                               {Shape::alpaca, {"instruction", "output"}},
+                                               {Shape::text, {"text", ""}}}};
+
+/// What other data sets call a field.
+struct Synonyms {
+  std::string_view field;
+  std::array<std::string_view, 6> others;
+};
+constexpr std::array<Synonyms, 4> kSynonyms = {
+    {{"messages", {"conversation", "dialogue", "dialog", "chat", "turns", "message"}},
+     {"completion", {"answer", "response", "solution", "target", "output", "reply"}},
+     {"prompt", {"question", "query", "problem", "instruction", "user", "input"}},
+     {"text", {"content", "body", "document", "article", "code", "story"}}}};
+
+bool has_fields(const RowFields& fields, const ShapeRule& rule) {
+  return std::all_of(rule.fields.begin(), rule.fields.end(),
+                     [&](std::string_view name) { return name.empty() || fields.has(name); });
 }
 
-/// At most 60 bytes of outside text, for a message on one line.
-std::string shorten(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 60)) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte >= 0x20 && byte < 0x7F ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+std::optional<Shape> find_shape(const RowFields& fields, const ColumnNames& columns) {
+  const auto find = [&](auto&& fits) {
+    const auto* const found = std::find_if(kShapes.begin(), kShapes.end(), fits);
+    return found == kShapes.end() ? std::nullopt : std::optional(found->shape);
+  };
+  const auto is_mapped = [&](std::string_view name) { return columns.contains(std::string(name)); };
+  const auto mapped = find([&](const ShapeRule& rule) {
+    return has_fields(fields, rule) && std::any_of(rule.fields.begin(), rule.fields.end(), is_mapped);
+  });
+  return mapped ? mapped : find([&](const ShapeRule& rule) { return has_fields(fields, rule); });
+}
+
+/// "; columns: {prompt: question, completion: answer} would name them", where the names say so.
+std::string suggest_columns(const RowFields& fields) {
+  const auto column_for = [&](const Synonyms& synonyms) -> std::string {
+    for (const auto& [ours, name] : fields.names) {
+      const bool fits = std::find(synonyms.others.begin(), synonyms.others.end(), name) != synonyms.others.end();
+      if (ours == synonyms.field || fits) return name;
+    }
+    return "";
+  };
+  const std::string messages = column_for(kSynonyms[0]), text = column_for(kSynonyms[3]);
+  const std::string completion = column_for(kSynonyms[1]), prompt = column_for(kSynonyms[2]);
+  if (!messages.empty()) return fmt::format("; columns: {{messages: {}}} would name it", messages);
+  if (fields.has("instruction") && !completion.empty() && completion != "output") {
+    return fmt::format("; columns: {{output: {}}} would name it", completion);
   }
-  return text.size() > 60 ? out + "..." : out;
+  if (!prompt.empty() && !completion.empty()) {
+    return fmt::format("; columns: {{prompt: {}, completion: {}}} would name them", prompt, completion);
+  }
+  return text.empty() ? "" : fmt::format("; columns: {{text: {}}} would name it", text);
 }
 
-/// Takes the parser's events straight into a Row: long lists of ids never become JSON values.
-class RowBuilder {
+/// Why a row that has no shape is of no use.
+std::string unknown_fields(const RowFields& fields) {
+  std::vector<std::string> found;
+  std::string hint = suggest_columns(fields);
+  constexpr std::array<std::string_view, 5> kCandidates = {"text", "input_ids", "messages", "conversations", "prompt"};
+  for (const auto& [ours, name] : fields.names) {
+    if (found.size() < kFieldsNamed) found.push_back(text_excerpt(name, kExcerpt));
+    if (hint.empty()) hint = did_you_mean(name, kCandidates);
+  }
+  if (found.empty()) return fmt::format("the row is empty; expected {}", kExpected);
+  return fmt::format("no field to train on, found {}; expected {}{}", fmt::join(found, ", "), kExpected, hint);
+}
+
+/// A row with a verdict on its answer: training on it as on any other would teach the bad ones too.
+void refuse_verdicts(const RowFields& fields, const ColumnNames& columns, std::string_view field) {
+  const Json* label = fields.find("label");
+  if (label == nullptr || !label->is_boolean() || columns.contains(std::string(field))) return;
+  fail(
+      "{} with a label that is true or false: unpaired preferences (KTO), which this version does not train on; "
+      "columns: {{{}: {}}} trains on all of them alike",
+      field, field, field);
+}
+
+/// Checked like any other row before it is refused, so that a fault in it is named first.
+[[noreturn]] void refuse_preference(const RowFields& fields) {
+  for (const char* name : {"chosen", "rejected", "chosen_messages", "rejected_messages"}) {
+    const Json* value = fields.find(name);
+    if (value == nullptr || value->is_string()) continue;
+    bool is_sharegpt = false;
+    read_messages(fields, value->is_object() ? Json::array({*value}) : *value, name, is_sharegpt);
+  }
+  fail("preference pairs (chosen, rejected) are for DPO, which this version does not have; expected {}", kExpected);
+}
+
+class RowMaker {
  public:
-  explicit RowBuilder(std::int32_t vocab_size) : vocab_size_(vocab_size) {}
+  RowMaker(RowFields& fields, const RowRules& rules) : fields_(fields), rules_(rules) {}
 
-  Row take() { return std::move(row_); }
-  const std::string& problem() const { return problem_; }
-  /// Bytes read until the parser found an error of its own, if it did.
-  std::size_t position() const { return position_; }
-
-  bool null() { return value("null"); }
-  bool boolean(bool v) { return value(v ? "true" : "false"); }
-  bool number_integer(std::int64_t v) { return v >= 0 ? number_unsigned(static_cast<std::uint64_t>(v)) : id(v); }
-  bool number_unsigned(std::uint64_t v) {
-    return v > INT64_MAX ? bad_id(std::to_string(v)) : id(static_cast<std::int64_t>(v));
-  }
-  bool number_float(double, const std::string& literal) { return bad_id(shorten(literal)); }
-  bool string(std::string& v) {
-    if (levels_.size() == 1 && field_ == Field::text) {
-      row_.text = std::move(v);
-      return true;
+  Row make() {
+    const auto shape = find_shape(fields_, rules_.columns);
+    if (fields_.labels && shape != Shape::input_ids) {
+      if (shape == Shape::text) fail("labels without input_ids; a text has none");
+      if (!shape) fail("{}", unknown_fields(fields_));
     }
-    return value("\"" + shorten(v) + "\"");
-  }
-  bool binary(json::binary_t&) { return false; }  // never sent for text
-
-  bool start_object(std::size_t) {
-    if (!levels_.empty() && !value("an object")) return false;
-    return open(Level::Kind::object);
-  }
-  bool start_array(std::size_t) {
-    if (levels_.empty()) return refuse("a row is a list; expected an object");
-    if (levels_.size() == 1 && (field_ == Field::input_ids || field_ == Field::labels)) {
-      ids().emplace();
-    } else if (!value("a list")) {
-      return false;
+    if (!shape) fail("{}", unknown_fields(fields_));
+    switch (*shape) {
+      case Shape::input_ids: make_ids(); break;
+      case Shape::preference: refuse_preference(fields_);
+      case Shape::messages: make_messages("messages"); break;
+      case Shape::conversations: make_messages("conversations"); break;
+      case Shape::pair: make_pair(); break;
+      case Shape::alpaca: make_alpaca(); break;
+      case Shape::text: make_text(); break;
     }
-    return open(Level::Kind::array);
-  }
-  bool end_object() { return close(); }
-  bool end_array() { return close(); }
-
-  bool key(std::string& name) {
-    if (!levels_.back().keys.insert(name).second) return refuse(fmt::format("duplicate key \"{}\"", shorten(name)));
-    if (levels_.size() > 1) return true;
-    field_ = name == "text"        ? Field::text
-             : name == "input_ids" ? Field::input_ids
-             : name == "labels"    ? Field::labels
-                                   : Field::other;
-    if (field_ == Field::other) row_.ignored_fields.push_back(std::move(name));
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 9: syntax error while ...; last read: '...'"
-    std::string_view what = error.what();
-    what.remove_prefix(std::min(what.find("] ") + 2, what.size()));
-    if (what.starts_with("parse error")) what.remove_prefix(std::min(what.find(": ") + 2, what.size()));
-    what = what.substr(0, what.find("; last read"));
-    position_ = position;
-    return refuse("not valid JSON: " + std::string(what.substr(0, 200)));
+    for (auto& [ours, name] : fields_.names) {
+      if (std::find(used_.begin(), used_.end(), ours) == used_.end()) row_.ignored_fields.push_back(std::move(name));
+    }
+    return std::move(row_);
   }
 
  private:
-  enum class Field { text, input_ids, labels, other };
-  struct Level {
-    enum class Kind { object, array } kind;
-    std::unordered_set<std::string> keys;
-  };
+  void use(std::initializer_list<std::string_view> names) { used_.insert(used_.end(), names); }  // literals
 
-  std::optional<std::vector<std::int32_t>>& ids() { return field_ == Field::labels ? row_.labels : row_.input_ids; }
-  std::string_view field_name() const { return kFields[static_cast<std::size_t>(field_)]; }
-  bool in_ids() const { return levels_.size() == 2 && (field_ == Field::input_ids || field_ == Field::labels); }
-
-  bool refuse(std::string problem) {
-    problem_ = std::move(problem);
-    return false;
+  void make_text() {
+    if (!fields_.text) fail("{}", fields_.text_problem);
+    row_.text = std::move(fields_.text);
+    use({"text"});
   }
 
-  /// Any value that is no id and no text: sound only in fields that are ignored.
-  bool value(std::string_view found) {
-    if (levels_.empty()) return refuse(fmt::format("a row is {}; expected an object", found));
-    if (in_ids()) return bad_id(found);
-    if (levels_.size() > 1 || field_ == Field::other) return true;
-    return refuse(fmt::format("{} is {}; expected {}", field_name(), found,
-                              field_ == Field::text ? "a string" : "a list of whole numbers"));
-  }
-
-  bool bad_id(std::string_view found) {
-    if (!in_ids()) return value(found);
-    return refuse(fmt::format("{}[{}] is {}; expected {}", field_name(), ids()->size(), found, expected_ids()));
-  }
-
-  std::string expected_ids() const {
-    return fmt::format("{}a whole number from 0 to {} (vocab_size - 1)", field_ == Field::labels ? "-100 or " : "",
-                       vocab_size_ - 1);
-  }
-
-  bool id(std::int64_t v) {
-    if (!in_ids()) return value(std::to_string(v));
-    if ((v < 0 || v >= vocab_size_) && !(field_ == Field::labels && v == kIgnoredLabel)) {
-      return bad_id(std::to_string(v));
+  void make_ids() {
+    if (fields_.text) fail("both text and input_ids; expected one of them");
+    if (!fields_.input_ids) fail("input_ids is null; expected a list of whole numbers");
+    if (fields_.labels && fields_.labels->size() != fields_.input_ids->size()) {
+      fail("{} labels for {} input_ids; expected as many", fields_.labels->size(), fields_.input_ids->size());
     }
-    ids()->push_back(static_cast<std::int32_t>(v));
-    return true;
+    row_.format = RowFormat::input_ids;
+    row_.input_ids = std::move(fields_.input_ids);
+    row_.labels = std::move(fields_.labels);
+    use({"input_ids", "labels"});
   }
 
-  bool open(Level::Kind kind) {
-    if (levels_.size() >= kMaxDepth) return refuse(fmt::format("nested deeper than {} levels", kMaxDepth));
-    levels_.push_back({kind, {}});
-    return true;
-  }
-  bool close() {
-    levels_.pop_back();
-    return true;
+  void make_messages(std::string_view field) {
+    refuse_verdicts(fields_, rules_.columns, field);
+    const Json* list = fields_.find(field);
+    if (list == nullptr) fail("{} is null; expected a list of messages", field);
+    bool is_sharegpt = false;
+    row_.conversation = read_messages(fields_, *list, std::string(field), is_sharegpt);
+    row_.format = is_sharegpt ? RowFormat::sharegpt : RowFormat::messages;
+    use({field, "tools", "chat_template_kwargs", "system"});
   }
 
-  std::int32_t vocab_size_;
+  void make_pair() {
+    refuse_verdicts(fields_, rules_.columns, "completion");
+    const Json* prompt = fields_.find("prompt");
+    const Json* completion = fields_.find("completion");
+    const auto is = [&](auto&& test) {
+      return prompt != nullptr && completion != nullptr && test(*prompt) && test(*completion);
+    };
+    if (is([](const Json& value) { return value.is_string(); })) {
+      row_.format = RowFormat::pair;
+      row_.pair = {prompt->get<std::string>(), completion->get<std::string>()};
+      use({"prompt", "completion"});
+    } else if (is([](const Json& value) { return value.is_array(); })) {
+      row_.format = RowFormat::chat_pair;
+      row_.conversation = read_chat_pair(fields_);
+      use({"prompt", "completion", "tools", "chat_template_kwargs"});
+    } else {
+      const auto show = [](const Json* value) { return value == nullptr ? "null" : json_excerpt(*value, 30); };
+      fail("prompt is {} and completion is {}; expected two strings, or two lists of messages", show(prompt),
+           show(completion));
+    }
+  }
+
+  void make_alpaca() {
+    row_.format = RowFormat::alpaca;
+    if (rules_.has_chat_template) {
+      row_.conversation = read_alpaca(fields_);
+    } else {
+      row_.pair = alpaca_texts(fields_);
+    }
+    use({"instruction", "input", "output", "history", "system", "tools", "chat_template_kwargs"});
+  }
+
+  RowFields& fields_;
+  const RowRules& rules_;
   Row row_;
-  std::string problem_;
-  std::size_t position_ = 0;
-  Field field_ = Field::other;
-  std::vector<Level> levels_;
+  std::vector<std::string_view> used_;
 };
-
-/// Why a row with neither text nor ids is of no use.
-std::string unknown_fields(const Row& row) {
-  std::vector<std::string> found;
-  std::string chat, hint;
-  for (const auto& name : row.ignored_fields) {
-    if (found.size() < 8) found.push_back(shorten(name));
-    if (chat.empty() && is_chat_field(name)) chat = name;
-    if (hint.empty()) hint = did_you_mean(name, kFields);
-  }
-  if (row.labels) found.emplace_back("labels");
-  if (!chat.empty()) return fmt::format("rows with {} are not supported yet; expected text or input_ids", chat);
-  if (found.empty()) return "the row is empty; expected text or input_ids";
-  return fmt::format("no field to train on, found {}; expected text or input_ids{}", fmt::join(found, ", "), hint);
-}
 
 }  // namespace
 
-Row parse_row(const Record& record, std::int32_t vocab_size) {
-  check_utf8(record);
-  // nlohmann's lexer takes a zero byte for the end of its input.
-  if (const auto zero = record.text.find('\0'); zero != std::string_view::npos) {
-    throw RowError(
-        record.line + std::count(record.text.begin(), record.text.begin() + static_cast<std::ptrdiff_t>(zero), '\n'),
-        "not valid JSON: a zero byte");
+std::string_view describe(RowFormat format) {
+  switch (format) {
+    case RowFormat::text: return "texts";
+    case RowFormat::input_ids: return "token ids";
+    case RowFormat::messages: return "conversations (messages)";
+    case RowFormat::sharegpt: return "ShareGPT conversations (from, value)";
+    case RowFormat::alpaca: return "Alpaca instructions (instruction, input, output)";
+    case RowFormat::pair: return "prompts and completions";
+    case RowFormat::chat_pair: return "prompts and completions of messages";
   }
-  RowBuilder builder(vocab_size);
-  if (!json::sax_parse(record.text.begin(), record.text.end(), &builder)) {
-    const auto read = static_cast<std::ptrdiff_t>(std::min(builder.position(), record.text.size()));
-    throw RowError(record.line + std::count(record.text.begin(), record.text.begin() + read, '\n'), builder.problem());
+  return "";
+}
+
+Row parse_row(const Record& record, const RowRules& rules) {
+  RowFields fields = read_fields(record, rules.vocab_size, rules.columns);
+  try {
+    return RowMaker(fields, rules).make();
+  } catch (const RowError&) {
+    throw;
+  } catch (const Error& error) {
+    throw RowError(record.line, error.what());
   }
-  Row row = builder.take();
-  if (row.text && row.input_ids) throw RowError(record.line, "both text and input_ids; expected one of them");
-  if (row.text && row.labels) throw RowError(record.line, "labels without input_ids; a text has none");
-  if (!row.text && !row.input_ids) throw RowError(record.line, unknown_fields(row));
-  if (row.labels && row.labels->size() != row.input_ids->size()) {
-    throw RowError(record.line, fmt::format("{} labels for {} input_ids; expected as many", row.labels->size(),
-                                            row.input_ids->size()));
-  }
-  return row;
 }
 
 }  // namespace heddle

@@ -3,21 +3,39 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "data/conversation.h"
+#include "data/row_fields.h"
 #include "data/row_records.h"
 
 namespace heddle {
 
-/// One JSON row, checked but not tokenized: it holds either a text, or ids with labels where it has any.
+enum class RowFormat { text, input_ids, messages, sharegpt, alpaca, pair, chat_pair };
+
+/// "ShareGPT conversations", ...
+std::string_view describe(RowFormat format);
+
+/// One JSON row, checked but not tokenized: it holds the one of these that its format says.
 struct Row {
+  RowFormat format = RowFormat::text;
   std::optional<std::string> text;
   std::optional<std::vector<std::int32_t>> input_ids, labels;
+  std::optional<Conversation> conversation;
+  std::optional<TextPair> pair;
   std::vector<std::string> ignored_fields;  // present, but no part of what is trained
 };
 
-/// Reads one object: strict JSON (UTF-8, no duplicate keys, no NaN, at most 64 levels), whole ids in 0..vocab_size-1,
-/// labels the same or -100. Throws RowError.
-Row parse_row(const Record& record, std::int32_t vocab_size);
+/// How rows are read.
+struct RowRules {
+  std::int32_t vocab_size = 0;
+  ColumnNames columns;
+  bool has_chat_template = true;  ///< false: Alpaca's rows become its own texts
+};
+
+/// Reads one row and finds its format by its fields; where several would fit, one of a field that `columns` names comes
+/// first. Throws RowError, for preference pairs too: they are known, but nothing trains on them yet.
+Row parse_row(const Record& record, const RowRules& rules);
 
 }  // namespace heddle

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <utility>
 
+#include "data/data_stream.h"
+
 namespace heddle {
 namespace {
 
@@ -18,15 +20,17 @@ std::int64_t count_lines(std::string_view text) { return std::count(text.begin()
 }  // namespace
 
 DataFormat data_format(const std::filesystem::path& path) {
-  std::string extension = path.extension().string();
+  const bool is_compressed = compression_of(path) != Compression::none;
+  std::string extension = (is_compressed ? path.stem() : path).extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (extension == ".jsonl" || extension == ".ndjson") return DataFormat::json_lines;
   if (extension == ".json") return DataFormat::json;
-  constexpr std::array<std::string_view, 10> kNoText = {".gz",      ".zst",   ".xz",  ".bz2", ".zip",
-                                                        ".parquet", ".arrow", ".npy", ".bin", ".safetensors"};
+  constexpr std::array<std::string_view, 11> kNoText = {".gz",    ".zst", ".xz",  ".bz2",         ".zip", ".parquet",
+                                                        ".arrow", ".npy", ".bin", ".safetensors", ".gguf"};
   if (std::find(kNoText.begin(), kNoText.end(), extension) != kNoText.end()) {
-    fail("{}: {} files are not supported; expected .jsonl, .json or plain text", path.string(), extension);
+    fail("{}: {} files are not supported; expected .jsonl, .json or plain text, or one of these as .gz or .zst",
+         path.string(), extension);
   }
   return DataFormat::plain_text;
 }

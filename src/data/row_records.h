@@ -22,8 +22,8 @@ class RowError : public Error {
 
 enum class DataFormat : std::int32_t { json_lines, json, plain_text };
 
-/// By the file's extension: .jsonl and .ndjson, .json, anything else is plain text. Throws Error for formats that would
-/// make no sense as text (.gz, .zst, .parquet, ...).
+/// By the file's extension, that of compression left out: .jsonl and .ndjson, .json, anything else is plain text.
+/// Throws Error for formats that would make no sense as text (.xz, .parquet, ...).
 DataFormat data_format(const std::filesystem::path& path);
 
 /// The text of one row in its file, and the line on which it starts.

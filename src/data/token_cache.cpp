@@ -26,7 +26,8 @@ constexpr std::size_t kBlock = std::size_t{1} << 20;
 std::string write_notes(const TableNotes& notes) {
   nlohmann::json out = {{"bad_rows", nlohmann::json::array()},
                         {"rows_without_targets", notes.rows_without_targets},
-                        {"ignored_fields", notes.ignored_fields}};
+                        {"ignored_fields", notes.ignored_fields},
+                        {"formats", notes.formats}};
   for (const auto& [line, reason] : notes.bad_rows) out["bad_rows"].push_back({line, reason});
   return out.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }

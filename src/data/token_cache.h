@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -20,8 +21,9 @@ class CacheError : public Error {
 };
 
 enum class RowKind : std::int32_t {
-  text,  ///< may be cut: truncated, or packed as a stream
-  ids,   ///< taken whole
+  text,          ///< may be cut: truncated, or packed as a stream
+  ids,           ///< taken whole
+  conversation,  ///< may be truncated, but is packed whole
 };
 
 /// A tokenized row: where its ids lie, and what training needs to know without reading them.
@@ -45,6 +47,7 @@ struct TableNotes {
   std::vector<BadRow> bad_rows;
   std::vector<std::int64_t> rows_without_targets;  // lines
   std::vector<std::string> ignored_fields;         // the first few
+  std::map<std::string, std::int64_t> formats;     // rows of each, by what it is called
 };
 
 /// The rows of one data file, tokenized; read-only, in memory or read from the cache file as they are asked for. Does

@@ -5,12 +5,14 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/tokenizer/gguf_tokenizer.h"
 #include "data/tokenizer/gpt2_files.h"
 #include "data/tokenizer/hash.h"
 #include "data/tokenizer/hugging_face.h"
 #include "data/tokenizer/json_entry.h"
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/special_tokens.h"
+#include "formats/file_kind.h"
 
 namespace heddle {
 namespace {
@@ -80,9 +82,15 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
 
 std::unique_ptr<Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
   if (!fs::exists(path)) {
-    fail("{}: no such file or folder; expected tokenizer.json, tokenizer.model or a model folder", path.string());
+    fail("{}: no such file or folder; expected tokenizer.json, tokenizer.model, a GGUF file or a model folder",
+         path.string());
   }
   if (fs::is_directory(path)) return load_folder(path);
+  if (is_gguf_file(path)) {
+    auto tokenizer = load_gguf_tokenizer(path);
+    if (!tokenizer) fail("{}: has no tokenizer.ggml.model; expected a GGUF file with a tokenizer", path.string());
+    return tokenizer;
+  }
   if (path.extension() == ".model") return load_sentencepiece(path, {});
   return load_tokenizer_json(path, {});
 }

@@ -17,9 +17,9 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Reads a bare tokenizer.json or tokenizer.model (SentencePiece), or a model folder with one of these or GPT-2's
-  /// vocab.json and merges.txt (its tokenizer_config.json, generation_config.json and config.json name the special
-  /// tokens). Throws Error naming file and key for anything malformed or unknown.
+  /// Reads a bare tokenizer.json or tokenizer.model (SentencePiece), a GGUF file, or a model folder with one of these
+  /// or GPT-2's vocab.json and merges.txt (its tokenizer_config.json, generation_config.json and config.json name the
+  /// special tokens). Throws Error naming file and key for anything malformed or unknown.
   static std::unique_ptr<Tokenizer> load(const std::filesystem::path& path);
   /// Ids 0-255 are the bytes of UTF-8; 256 is end-of-text.
   static std::unique_ptr<Tokenizer> bytes();

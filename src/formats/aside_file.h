@@ -28,6 +28,7 @@ class AsideFile {
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) { file_->write_at(offset, bytes); }
   std::uint64_t size() const { return size_; }  ///< bytes appended
   bool is_open() const { return file_.has_value(); }
+  const std::filesystem::path& partial_path() const { return partial_; }
 
   /// Syncs, renames, and syncs the folder: the path then holds these bytes, a power cut notwithstanding.
   void commit();

@@ -121,10 +121,22 @@ class PickleMachine {
       push({Kind::call, 0, {}, {function, arguments}});
     }
   }
-  /// Attributes of a dict, such as a state_dict's _metadata: nothing that tensors depend on.
+  /// An object of a class, which is not made: its class and arguments stand for it.
+  void make_object() {
+    const int arguments = pop(), type = pop();
+    if (pickle_.at(type).kind != Kind::global || pickle_.at(arguments).kind != Kind::tuple)
+      damaged("an object of no class");
+    push({Kind::record, 0, {}, {type, arguments}});
+  }
+  /// The state of what was called or made. That of a dict, such as a state_dict's _metadata, is nothing that tensors
+  /// depend on.
   void build() {
-    pop();
-    container(Kind::dict);
+    const int state = pop();
+    Object& object = pickle_.objects_[static_cast<std::size_t>(top())];
+    if (object.kind == Kind::dict) return;
+    if ((object.kind != Kind::call && object.kind != Kind::record) || object.items.size() != 2)
+      damaged("a state for what has none");
+    object.items.push_back(state);
   }
 
   void memoize(std::uint64_t key) { memo_[key] = top(); }
@@ -224,6 +236,7 @@ class PickleMachine {
         return false;
       }
       case 'R': reduce(); return false;
+      case 0x81: make_object(); return false;
       case 'b': build(); return false;
       case 'Q': push({Kind::persistent, 0, {}, {pop()}}); return false;
       default: damaged(fmt::format("opcode 0x{:02x}, which files of tensors do not need,", opcode));
@@ -238,6 +251,15 @@ class PickleMachine {
   std::vector<int> stack_;  // indices of objects, or kMark
   std::unordered_map<std::uint64_t, int> memo_;
 };
+
+const Pickle::Object* Pickle::find(const Object& dictionary, std::string_view key) const {
+  if (dictionary.kind != Kind::dict) return nullptr;
+  for (std::size_t i = dictionary.items.size(); i >= 2; i -= 2) {
+    const Object& found = at(dictionary.items[i - 2]);
+    if (found.kind == Kind::text && found.text == key) return &at(dictionary.items[i - 1]);
+  }
+  return nullptr;
+}
 
 Pickle::Pickle(std::string_view text, const std::string& where, const std::function<bool(std::string_view)>& allows) {
   PickleMachine(*this, text, where, allows).run();

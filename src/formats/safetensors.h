@@ -47,17 +47,28 @@ class SafetensorsFile {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The weights of a model, whatever kind of file holds them: tensors by Hugging Face's names, each as a row-major run
+/// of bytes in its own type.
+class WeightFiles {
+ public:
+  virtual ~WeightFiles() = default;
+  virtual std::vector<const StoredTensor*> tensors() const = 0;  ///< file by file, each in the order of their bytes
+  virtual const StoredTensor* find(const std::string& name) const = 0;
+  /// Copies the tensor's bytes from `offset` on into `target`. May be called from many threads at once.
+  virtual void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const = 0;
+  /// {tensor: file name} when sharded, else empty: the layout that an export keeps.
+  virtual const std::map<std::string, std::string>& weight_map() const = 0;
+};
+
 /// The weights of a Hugging Face folder: model.safetensors, or else shards with model.safetensors.index.json. Index and
 /// shards are compared when they are opened: each tensor lies in the one shard that the index names.
-class WeightFolder {
+class WeightFolder final : public WeightFiles {
  public:
   explicit WeightFolder(const std::filesystem::path& folder);
-  std::vector<const StoredTensor*> tensors() const;  // shard by shard, each in the order of their bytes
-  const StoredTensor* find(const std::string& name) const;
-  /// As SafetensorsFile's.
-  void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const;
-  /// {tensor: file name} when sharded, else empty: the layout that an export keeps.
-  const std::map<std::string, std::string>& weight_map() const { return weight_map_; }
+  std::vector<const StoredTensor*> tensors() const override;
+  const StoredTensor* find(const std::string& name) const override;
+  void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const override;
+  const std::map<std::string, std::string>& weight_map() const override { return weight_map_; }
 
  private:
   void open_shards(const std::filesystem::path& index_path);

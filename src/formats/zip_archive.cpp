@@ -1,5 +1,7 @@
 #include "formats/zip_archive.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -12,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMaxDirectoryBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kEndBytes = 22, kLocatorBytes = 20, kEnd64Bytes = 56, kEntryBytes = 46, kLocalBytes = 30;
+constexpr std::uint64_t kBlock = std::uint64_t{1} << 20;
 constexpr std::uint64_t kIn64 = 0xffffffff;  // the value lies in the ZIP64 field
 
 /// A little-endian number of `bytes` bytes at `at`, which the caller knows to be there.
@@ -27,6 +30,11 @@ std::string read_text(const FileReader& file, std::uint64_t offset, std::uint64_
   std::string text(bytes, '\0');
   file.read(offset, std::span(text));
   return text;
+}
+
+std::uint32_t add_to_crc(std::uint32_t crc, const std::string& text) {
+  return static_cast<std::uint32_t>(
+      ::crc32_z(crc, reinterpret_cast<const Bytef*>(text.data()), static_cast<z_size_t>(text.size())));
 }
 
 struct Directory {
@@ -73,7 +81,7 @@ void read_zip64(std::string_view extra, std::array<std::uint64_t*, 3> values) {
 
 bool is_zip(const FileReader& file) { return file.size() >= 4 && read_text(file, 0, 4) == "PK\3\4"; }
 
-ZipArchive::ZipArchive(const FileReader& file) {
+ZipArchive::ZipArchive(const FileReader& file) : file_(file) {
   const Directory directory = find_directory(file);
   const std::string text = read_text(file, directory.begin, directory.bytes);
   std::size_t at = 0;
@@ -83,6 +91,7 @@ ZipArchive::ZipArchive(const FileReader& file) {
     const std::uint64_t flags = number_at(text, at + 8, 2), method = number_at(text, at + 10, 2);
     std::uint64_t stored = number_at(text, at + 20, 4), bytes = number_at(text, at + 24, 4);
     std::uint64_t local = number_at(text, at + 42, 4);
+    const auto crc = static_cast<std::uint32_t>(number_at(text, at + 16, 4));
     const std::size_t name_bytes = number_at(text, at + 28, 2), extra_bytes = number_at(text, at + 30, 2);
     const std::size_t comment_bytes = number_at(text, at + 32, 2);
     at += kEntryBytes;
@@ -97,7 +106,7 @@ ZipArchive::ZipArchive(const FileReader& file) {
     const std::uint64_t begin = local + kLocalBytes + number_at(header, 26, 2) + number_at(header, 28, 2);
     if (begin > file.size() || bytes > file.size() - begin)
       fail("{}: entry {} lies outside the file", file.path(), text_excerpt(name));
-    if (!entries_.emplace(name, Entry{begin, bytes}).second)
+    if (!entries_.emplace(name, Entry{begin, bytes, crc}).second)
       fail("{}: has two entries named {}", file.path(), text_excerpt(name));
   }
 }
@@ -105,6 +114,36 @@ ZipArchive::ZipArchive(const FileReader& file) {
 const ZipArchive::Entry* ZipArchive::find(const std::string& name) const {
   const auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : &found->second;
+}
+
+std::string ZipArchive::read(const std::string& name, std::uint64_t most) const {
+  const Entry* entry = find(name);
+  HEDDLE_CHECK(entry != nullptr);
+  if (entry->bytes > most)
+    fail("{}: its {} has {} bytes; expected at most {}", file_.path(), text_excerpt(name), entry->bytes, most);
+  std::string text = read_text(file_, entry->begin, entry->bytes);
+  compare(name, add_to_crc(0, text));
+  return text;
+}
+
+void ZipArchive::verify(const std::string& name) const {
+  const Entry& entry = entries_.at(name);
+  if (entry.crc == 0) return;
+  std::string block;
+  std::uint32_t crc = 0;
+  for (std::uint64_t at = 0; at < entry.bytes; at += block.size()) {
+    block.resize(std::min(kBlock, entry.bytes - at));
+    file_.read(entry.begin + at, std::span(block));
+    crc = add_to_crc(crc, block);
+  }
+  compare(name, crc);
+}
+
+void ZipArchive::compare(const std::string& name, std::uint32_t crc) const {
+  const std::uint32_t expected = entries_.at(name).crc;
+  if (expected != 0 && crc != expected)
+    fail("{}: is damaged: the bytes of {} have CRC-32 {:08x}; its directory says {:08x}", file_.path(),
+         text_excerpt(name), crc, expected);
 }
 
 }  // namespace heddle

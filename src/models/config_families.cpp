@@ -75,7 +75,8 @@ void read_gemma(const JsonReader& reader, ModelConfig& config) {
                                 .max_positions = 8192,
                                 .tie_word_embeddings = true,
                                 .bos_token_id = 2,
-                                .eos_token_id = 1};
+                                .eos_token_id = 1,
+                                .pad_token_id = 0};
   read_decoder(reader, defaults, config);
   // The first releases say "gelu" where they mean the tanh approximation.
   config.activation = read_activation(reader, reader.has("hidden_activation") ? "hidden_activation" : "hidden_act",
@@ -111,7 +112,8 @@ void read_gemma2(const JsonReader& reader, ModelConfig& config) {
                                 .max_positions = 8192,
                                 .tie_word_embeddings = true,
                                 .bos_token_id = 2,
-                                .eos_token_id = 1};
+                                .eos_token_id = 1,
+                                .pad_token_id = 0};
   read_newer_gemma(reader, defaults, 30.0, config);
   config.attention_softcap = read_softcap(reader, "attn_logit_softcapping", 50.0);
   read_rope(reader, defaults.rope_theta, config);
@@ -125,7 +127,8 @@ void read_gemma3_text(const JsonReader& reader, ModelConfig& config) {
                                 .rope_theta = 1e6,
                                 .tie_word_embeddings = true,
                                 .bos_token_id = 2,
-                                .eos_token_id = 1};
+                                .eos_token_id = 1,
+                                .pad_token_id = 0};
   read_newer_gemma(reader, defaults, 0.0, config);
   // Norms of q and k took the place of this cap; transformers reads the key and does not use it.
   if (reader.has("attn_logit_softcapping")) reader.refuse("attn_logit_softcapping", "null in a gemma3_text model");
@@ -136,7 +139,8 @@ void read_gemma3_text(const JsonReader& reader, ModelConfig& config) {
 }
 
 void read_phi3(const JsonReader& reader, ModelConfig& config) {
-  const ConfigDefaults defaults{.max_positions = 4096, .norm_epsilon = 1e-5, .bos_token_id = 1, .eos_token_id = 32000};
+  const ConfigDefaults defaults{
+      .max_positions = 4096, .norm_epsilon = 1e-5, .bos_token_id = 1, .eos_token_id = 32000, .pad_token_id = 32000};
   read_decoder(reader, defaults, config);
   config.hidden_dropout = reader.number_up_to_or("resid_pdrop", 0.0, 1.0);
   config.embedding_dropout = reader.number_up_to_or("embd_pdrop", 0.0, 1.0);
@@ -145,7 +149,7 @@ void read_phi3(const JsonReader& reader, ModelConfig& config) {
 }
 
 void read_olmo2(const JsonReader& reader, ModelConfig& config) {
-  const ConfigDefaults defaults{.norm_epsilon = 1e-5, .eos_token_id = 50279};
+  const ConfigDefaults defaults{.norm_epsilon = 1e-5, .eos_token_id = 50279, .pad_token_id = 1};
   read_decoder(reader, defaults, config);
   config.attention_bias = reader.boolean_or("attention_bias", false);
   read_rope(reader, defaults.rope_theta, config);

@@ -19,7 +19,7 @@ struct ConfigDefaults {
   double norm_epsilon = 1e-6;
   double rope_theta = 10000.0;
   bool tie_word_embeddings = false;
-  std::optional<std::int32_t> bos_token_id = std::nullopt, eos_token_id = std::nullopt;
+  std::optional<std::int32_t> bos_token_id = std::nullopt, eos_token_id = std::nullopt, pad_token_id = std::nullopt;
 };
 
 // Bounds of sizes: far beyond any model, and such that no product of a model's sizes overflows.

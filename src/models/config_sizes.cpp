@@ -68,6 +68,16 @@ void read_tokens(const JsonReader& reader, const ConfigDefaults& defaults, Model
     config.bos_token_id = defaults.bos_token_id;
   }
 
+  if (const Json* pad = reader.find("pad_token_id")) {
+    // Counted from the end where it is negative, as torch does; one that the vocabulary lacks pads nothing.
+    if (!pad->is_number_integer()) reader.refuse("pad_token_id", "a token id");
+    const auto id = pad->get<std::int64_t>();
+    if (id >= -config.vocab_size && id < config.vocab_size)
+      config.pad_token_id = static_cast<std::int32_t>(id < 0 ? id + config.vocab_size : id);
+  } else if (!reader.is_null("pad_token_id") && in_vocabulary(defaults.pad_token_id)) {
+    config.pad_token_id = defaults.pad_token_id;
+  }
+
   if (const Json* eos = reader.find("eos_token_id")) {
     const bool is_list = eos->is_array() && std::all_of(eos->begin(), eos->end(), is_token_id);
     if (!is_list && !is_token_id(*eos)) reader.refuse("eos_token_id", "a token id or a list of them");

@@ -82,7 +82,7 @@ double rounded(double factor, DType type) {
 Value emit_decoder_embedding(Emitter& e, const ModelConfig& c) {
   const auto initialization = Initialization::normal(c.initializer_range);
   const Value table = e.weight("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, initialization);
-  const Value x = e.embedding(e.input_ids(), table);  // [T, hidden]
+  const Value x = e.embedding(e.input_ids(), table, c.pad_token_id.value_or(-1));  // [T, hidden]
   return e.dropout(e.scale(x, rounded(c.embedding_multiplier, e.type(x).dtype)), c.embedding_dropout);
 }
 

@@ -51,7 +51,9 @@ struct ModelConfig {
   double initializer_range = 0.02;
   double attention_dropout = 0, hidden_dropout = 0, embedding_dropout = 0;
   bool scale_attention_by_inverse_layer = false;  // gpt2
-  std::optional<std::int32_t> bos_token_id;       // as written: may lie beyond vocab_size
+  /// Of whom the look-up in the embedding has no gradient, as in transformers: padding_idx of its nn.Embedding.
+  std::optional<std::int32_t> pad_token_id;
+  std::optional<std::int32_t> bos_token_id;  // as written: may lie beyond vocab_size
   std::vector<std::int32_t> eos_token_ids;
   std::string torch_dtype = "float32";
 };

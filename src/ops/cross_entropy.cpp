@@ -3,7 +3,8 @@
 // The final projection and the cross entropy in one (as Liger Kernel, arXiv:2410.10989): logits = x·Wᵀ for `chunk`
 // tokens at a time, loss += sum over supervised tokens of logsumexp(logits) - logits[label]. The [T,V] matrix never
 // exists. The gradient form makes loss, dx and dW in one pass over the chunks: 6*T*H*V FLOPs, instead of 8 with a
-// forward first.
+// forward first. Label smoothing (Szegedy et al. 2016, arXiv:1512.00567) and z-loss (PaLM, arXiv:2204.02311) are
+// attributes: they need no more than each row's logits.
 namespace heddle {
 namespace {
 

@@ -1,26 +1,42 @@
 #include "ops/declarations.h"
 
-// y[t,:] = weight[ids[t],:]        backward: dweight[ids[t],:] += dy[t,:], in the order of t
+// y[t,:] = weight[ids[t],:]        backward: dweight[ids[t],:] += dy[t,:], in the order of t, but for padding_id
+// neftune: y[t,:] = x[t,:] + uniform noise (Jain et al. 2023, arXiv:2310.05914); its gradient passes through
 namespace heddle {
 namespace {
 
-std::vector<ValueType> infer(std::span<const ValueType> in, const Attributes&) {
-  return {{in[1].dtype, {in[0].shape[0], in[1].shape[1]}, 0}};
+std::vector<ValueType> infer(std::span<const ValueType> in, const Attributes& a) {
+  DType type = in[1].dtype;
+  if (is_quantized(type)) type = static_cast<DType>(a.integer("dtype", static_cast<std::int64_t>(DType::f32)));
+  return {{type, {in[0].shape[0], in[1].shape[1]}, 0}};
 }
 
 void backward(BackwardContext& c) {
   const Value gradient = c.weight_gradient(1);
-  if (gradient.present()) c.emit("embedding_backward", {c.input(0), c.output_gradient(0)}, {}, {gradient});
+  if (!gradient.present()) return;
+  const Attributes attributes{{"padding_id", c.attributes().integer("padding_id", -1)}};
+  c.emit("embedding_backward", {c.input(0), c.output_gradient(0)}, attributes, {gradient});
 }
 
 std::vector<ValueType> infer_backward(std::span<const ValueType>, const Attributes&) { return {}; }
+
+std::vector<ValueType> infer_noise(std::span<const ValueType> in, const Attributes&) { return {in[0]}; }
+
+void backward_noise(BackwardContext& c) { c.add_gradient(0, c.output_gradient(0)); }
 
 }  // namespace
 
 std::vector<Operation> embedding_operations() {
   return {
       {.name = "embedding", .inputs = 2, .outputs = 1, .infer = infer, .flops = detail::no_flops, .backward = backward},
-      {.name = "embedding_backward", .inputs = 2, .outputs = 1, .infer = infer_backward, .flops = detail::no_flops}};
+      {.name = "embedding_backward", .inputs = 2, .outputs = 1, .infer = infer_backward, .flops = detail::no_flops},
+      {.name = "neftune",
+       .inputs = 2,
+       .outputs = 1,
+       .infer = infer_noise,
+       .flops = detail::flops_per_element<3>,
+       .backward = backward_noise,
+       .in_place = {{0, 0}}}};
 }
 
 }  // namespace heddle

@@ -14,7 +14,9 @@ Value Emitter::layer_norm(Value x, Value weight, Value bias, double epsilon) {
   return emit("layer_norm", {x, weight, bias}, {{"epsilon", epsilon}})[0];
 }
 
-Value Emitter::embedding(Value ids, Value weight) { return emit("embedding", {ids, weight}, {})[0]; }
+Value Emitter::embedding(Value ids, Value weight, std::int64_t padding_id) {
+  return emit("embedding", {ids, weight}, {{"padding_id", padding_id}})[0];
+}
 
 Value Emitter::add(Value a, Value b) { return emit("add", {a, b}, {})[0]; }
 

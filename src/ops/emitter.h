@@ -10,11 +10,12 @@ namespace heddle {
 
 /// How a weight starts when there is no file to read it from.
 struct Initialization {
-  enum class Kind { zeros, ones, normal };
+  enum class Kind { zeros, ones, normal, uniform };
   Kind kind = Kind::normal;
-  double standard_deviation = 0.02;
+  double spread = 0.02;  ///< standard deviation, or the bound of a uniform distribution around zero
 
   static Initialization normal(double standard_deviation) { return {Kind::normal, standard_deviation}; }
+  static Initialization uniform(double bound) { return {Kind::uniform, bound}; }
   static Initialization zeros() { return {Kind::zeros, 0}; }
   static Initialization ones() { return {Kind::ones, 0}; }
 };
@@ -49,7 +50,8 @@ class Emitter {
   Value linear(Value x, Value weight, Value bias = {}, bool transposed = false);
   Value rms_norm(Value x, Value weight, double epsilon, double weight_offset = 0.0);
   Value layer_norm(Value x, Value weight, Value bias, double epsilon);
-  Value embedding(Value ids, Value weight);
+  /// `padding_id`: the id of which the look-up has no gradient; -1: none.
+  Value embedding(Value ids, Value weight, std::int64_t padding_id = -1);
   Value add(Value a, Value b);
   Value scale(Value x, double factor);  // x itself when factor is 1
   Value activation(Value x, Activation activation);

@@ -50,6 +50,7 @@ struct Scalars {
   double learning_rate = 0.0;
   double bias_correction1 = 1.0;  ///< 1 - beta1^k for optimizer step k (from 1; skipped steps do not count)
   double bias_correction2 = 1.0;  ///< 1 - beta2^k
+  std::int64_t update = 1;        ///< k
 };
 
 /// Memory for packing and partial results, planned and allocated before the run; its content does not outlive a call.

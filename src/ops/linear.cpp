@@ -1,6 +1,7 @@
 #include "ops/declarations.h"
 
 // y = x·Wᵀ + bias + residual, x [T,I], W [O,I] (or [I,O] and x·W where `transposed`, GPT-2's Conv1D), y [T,O].
+// W may be quantized where it is read; it has no gradient then.
 // Backward: dx = dy·W + what was gathered; dW += dyᵀ·x; dbias += sum over t of dy.
 // Cost: 2*T*I*O FLOPs each.
 namespace heddle {

@@ -24,7 +24,7 @@ struct ValueType {
   Shape shape;
   int token_axis = -1;
   bool is_workspace = false;
-  std::int64_t bytes() const { return shape.elements() * static_cast<std::int64_t>(dtype_bytes(dtype)); }
+  std::int64_t bytes() const { return storage_bytes(dtype, shape.elements()); }
   bool present() const { return shape.rank() > 0; }
 };
 

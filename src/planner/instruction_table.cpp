@@ -69,7 +69,7 @@ MemoryTraffic traffic_of(const StepProgram& program, const Instruction& instruct
       const auto rows = with_tokens(program.at(instruction.inputs[1]).type, sizes.tokens()).shape.elements();
       traffic.updated += 2.0 * sizeof(float) * static_cast<double>(rows);
       if (!adds) traffic.written += bytes;
-    } else if (name == "adamw" || (adds && program.at(id).buffer_class == BufferClass::gradients)) {
+    } else if (instruction.phase == Phase::update || (adds && program.at(id).buffer_class == BufferClass::gradients)) {
       traffic.updated += 2 * bytes;
     } else if (std::ranges::any_of(instruction.inputs, [&](int input) {
                  return input >= 0 && storage_of(program, input) == storage_of(program, id) && bytes_of(input) == bytes;

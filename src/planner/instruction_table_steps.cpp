@@ -1,6 +1,5 @@
 // Optimizer steps of a run, timed: training without a trace on disk.
 #include <chrono>
-#include <cmath>
 #include <optional>
 
 #include "base/log.h"
@@ -11,9 +10,10 @@
 #include "planner/instruction_table.h"
 #include "train/executor.h"
 #include "train/micro_batches.h"
+#include "train/optimizer.h"
 #include "train/run_setup.h"
+#include "train/run_weights.h"
 #include "train/stream.h"
-#include "train/weights.h"
 
 namespace heddle {
 namespace {
@@ -63,13 +63,7 @@ class TimedSteps {
                   run.nvme_path),
         feed_(executor_),
         batches_(communicator) {
-    if (model.has_weights) {
-      const WeightFolder folder(model.folder);
-      load_weights(folder, match_weights(folder, compiled_.parameters, model.config), compiled_.parameters,
-                   compiled_.sharding, executor_);
-    } else {
-      initialize_weights(compiled_.parameters, run.seed, compiled_.sharding, executor_);
-    }
+    RunWeights(model, compiled_).load(compiled_, run.seed, executor_);
     executor_.release_nvme();
     if (data.train) {
       schedule_.emplace(*data.train, batch_options(run));
@@ -106,10 +100,7 @@ class TimedSteps {
     });
     execute(compiled_.norm, scalars, {});
     batches_.gather_losses();
-    const auto updates = static_cast<double>(++steps_);
-    scalars.learning_rate = run_.learning_rate;
-    scalars.bias_correction1 = 1.0 - std::pow(run_.adam_beta1, updates);
-    scalars.bias_correction2 = 1.0 - std::pow(run_.adam_beta2, updates);
+    set_update(scalars, run_, ++steps_, run_.learning_rate);
     execute(compiled_.update, scalars, {});
     step_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
     tokens_ += static_cast<double>(batch.tokens);

@@ -35,7 +35,7 @@ std::vector<RunConfig> variants(const RunConfig& run, LengthTable& table) {
 
 }  // namespace
 
-LengthTable plan_by_length(const RunConfig& run, const ModelConfig& model) {
+LengthTable plan_by_length(const RunConfig& run, const ModelConfig& model, const WeightRules& rules) {
   LengthTable table;
   table.rows = run.per_device_train_batch_size;
   auto runs = variants(run, table);
@@ -44,7 +44,7 @@ LengthTable plan_by_length(const RunConfig& run, const ModelConfig& model) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       runs[i].max_length = length;
       const StreamCapacity capacity{length * table.rows, table.rows};
-      table.columns[i].bills.push_back(compile_training(model, runs[i], capacity, std::nullopt).plan.device);
+      table.columns[i].bills.push_back(compile_training(model, runs[i], rules, capacity, std::nullopt).plan.device);
     }
   }
   return table;

@@ -8,6 +8,7 @@
 #include "config/run_config.h"
 #include "models/model_config.h"
 #include "program/passes/passes.h"
+#include "train/weight_rules.h"
 
 namespace heddle {
 
@@ -22,7 +23,7 @@ struct LengthTable {
   std::vector<Column> columns;
   std::int64_t rows = 1;  ///< in a micro-batch
 };
-LengthTable plan_by_length(const RunConfig& run, const ModelConfig& model);
+LengthTable plan_by_length(const RunConfig& run, const ModelConfig& model, const WeightRules& rules);
 
 /// Activations and, in parentheses, the peak.
 std::string length_text(const LengthTable& table);

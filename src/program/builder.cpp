@@ -16,6 +16,11 @@ std::int64_t cross_entropy_chunk(std::int64_t tokens, std::int64_t vocabulary) {
   return (tokens + chunks - 1) / chunks;  // even ones: a short last one would pay for packing all the same
 }
 
+ParameterPlace place_of(std::string_view unit) {
+  if (unit == "embedding") return ParameterPlace::embedding;
+  return unit == "head" ? ParameterPlace::head : ParameterPlace::block;
+}
+
 }  // namespace
 
 Parameter& Parameters::add_or_get(const std::string& name, const Shape& shape, Initialization initialization,
@@ -100,15 +105,33 @@ Value ProgramBuilder::persistent(std::string_view label, DType type, Shape shape
 
 Value ProgramBuilder::weight(const std::string& name, Shape shape, Initialization initialization) {
   const int unit = static_cast<int>(program_.units.size()) - 1;
-  const auto& parameter = parameters_->add_or_get(name, shape, initialization, unit);
+  auto& parameter = parameters_->add_or_get(name, shape, initialization, unit);
   if (const auto found = weights_.find(name); found != weights_.end()) return {found->second};
-  const Value value = persistent(name, options_.activation_type, shape, BufferClass::parameters);
+  if (!program_.units.empty()) parameter.place = place_of(program_.units.back());
+  if (options_.treatment) {
+    const WeightTreatment treatment = options_.treatment(name);
+    parameter.is_trainable = treatment.is_trainable;
+    parameter.storage = treatment.storage;
+  }
+  Value value;
+  if (parameter.is_quantized()) {
+    // Bytes to all passes; kernels see the blocks.
+    value = persistent(name, DType::u8, {parameter.held_elements()}, BufferClass::parameters);
+    Buffer blocks = program_.at(value.id);
+    blocks.type = {*parameter.storage, shape};
+    blocks.view_of = value.id;
+    value = {program_.add(std::move(blocks))};
+  } else {
+    value = persistent(name, parameter.storage.value_or(options_.activation_type), shape, BufferClass::parameters);
+  }
   program_.at(value.id).needs_gradient = parameter.is_trainable;
   weights_.emplace(name, value.id);
   return value;
 }
 
 std::vector<Value> ProgramBuilder::emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) {
+  // A quantized table does not say in which type its rows are wanted.
+  if (operation == "embedding") attributes.set("dtype", static_cast<std::int64_t>(options_.activation_type));
   std::vector<int> ids;
   ids.reserve(inputs.size());
   for (const Value input : inputs) ids.push_back(input.id);

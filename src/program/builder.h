@@ -1,9 +1,12 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "program/optimizer.h"
 #include "program/program.h"
 
 namespace heddle {
@@ -13,6 +16,7 @@ namespace heddle {
 class Parameters {
  public:
   std::vector<Parameter> list;
+  OptimizerSettings optimizer;  ///< of the training run: which states belong to each
   Parameter& add_or_get(const std::string& name, const Shape& shape, Initialization initialization, int unit);
   const Parameter* find(const std::string& name) const;
   std::int64_t count() const;  ///< elements of all
@@ -20,6 +24,12 @@ class Parameters {
 
  private:
   std::unordered_map<std::string, std::size_t> index_;
+};
+
+/// What a run makes of a weight, besides computing with it.
+struct WeightTreatment {
+  bool is_trainable = true;
+  std::optional<DType> storage = {};  ///< see Parameter
 };
 
 class ProgramBuilder : public Emitter {
@@ -32,6 +42,7 @@ class ProgramBuilder : public Emitter {
     std::int64_t token_capacity = 0;
     std::int64_t document_capacity = 1;
     std::int64_t cache_capacity = 0;  ///< generation: positions in the key-value cache
+    std::function<WeightTreatment(const std::string& name)> treatment = {};  ///< absent: all is trained
   };
   ProgramBuilder(Options options, Parameters& parameters);
 

@@ -46,7 +46,5 @@ int StepProgram::find_persistent(std::string_view label) const {
 
 std::string gradient_label(const std::string& parameter) { return parameter + " gradient"; }
 std::string master_label(const std::string& parameter) { return parameter + " master"; }
-std::string exp_avg_label(const std::string& parameter) { return parameter + " exp_avg"; }
-std::string exp_avg_sq_label(const std::string& parameter) { return parameter + " exp_avg_sq"; }
 
 }  // namespace heddle

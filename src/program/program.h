@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,6 +86,9 @@ struct StepProgram {
   int find_persistent(std::string_view label) const;
 };
 
+/// The part of the model that uses a weight first.
+enum class ParameterPlace : std::uint8_t { embedding, block, head };
+
 /// A weight as the model names it. Tied weights are one.
 struct Parameter {
   std::string name;
@@ -92,13 +96,21 @@ struct Parameter {
   Initialization initialization;
   int unit = 0;
   bool is_trainable = true;
+  /// The type that it lies in, where that is not the run's: of weights that stay quantized. These are held and moved as
+  /// bytes.
+  std::optional<DType> storage = {};
+  ParameterPlace place = ParameterPlace::block;
+
+  bool is_quantized() const { return storage && heddle::is_quantized(*storage); }
+  /// Elements of its buffer: its own, or the bytes of a quantized one.
+  std::int64_t held_elements() const {
+    return is_quantized() ? storage_bytes(*storage, shape.elements()) : shape.elements();
+  }
 };
 
 /// Labels of the persistent buffers that belong to a parameter.
 std::string gradient_label(const std::string& parameter);
 std::string master_label(const std::string& parameter);
-std::string exp_avg_label(const std::string& parameter);
-std::string exp_avg_sq_label(const std::string& parameter);
 
 /// Labels of the buffers through which the trainer feeds a program and reads its results.
 namespace labels {

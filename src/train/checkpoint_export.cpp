@@ -6,11 +6,14 @@
 #include <set>
 
 #include "base/error.h"
+#include "checkpoint/save.h"
+#include "comm/job.h"
 #include "formats/files.h"
 #include "formats/json_reader.h"
 #include "formats/open_file.h"
 #include "train/model_folder.h"
 #include "train/weight_layout.h"
+#include "train/weight_rules.h"
 
 namespace heddle {
 namespace {
@@ -91,7 +94,23 @@ void export_checkpoint(const Checkpoint& checkpoint, const fs::path& folder) {
     give_up_files(layout);
     throw;
   }
-  write_model_files(folder, kept_files(checkpoint));
+  auto files = kept_files(checkpoint);
+  const bool is_adapter =
+      std::any_of(files.begin(), files.end(), [](const KeptFile& file) { return file.name == "adapter_config.json"; });
+  if (is_adapter) std::erase_if(files, [](const KeptFile& file) { return file.name == "config.json"; });
+  write_model_files(folder, files);
+}
+
+void export_adapter(const fs::path& source, const fs::path& folder) {
+  if (!is_adapter_folder(source))
+    fail("{}: has no adapter_config.json; expected a LoRA run or its checkpoint", source.string());
+  if (is_checkpoint(source)) return export_checkpoint(open_checkpoint(source, *alone()), folder);
+  const auto weights = source / "adapter_model.safetensors";
+  SafetensorsFile{weights};  // is whole
+  auto files = companion_files(source);
+  for (const auto& file : {source / "adapter_config.json", weights})
+    files.push_back({file.filename().string(), file, ""});
+  write_model_files(folder, files);
 }
 
 }  // namespace heddle

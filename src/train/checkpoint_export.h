@@ -16,4 +16,8 @@ Json export_document(const WeightSource& source, const std::optional<std::string
 /// tokenizer. Holds a few MiB in memory, whatever the size of the model. The checkpoint is verified by its opener.
 void export_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder);
 
+/// Writes the adapter of a LoRA run's checkpoint, or of an adapter's folder, as PEFT's files. Throws Error for what is
+/// neither.
+void export_adapter(const std::filesystem::path& source, const std::filesystem::path& folder);
+
 }  // namespace heddle

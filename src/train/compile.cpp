@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "models/model.h"
+#include "train/optimizer.h"
 
 namespace heddle {
 namespace {
@@ -64,8 +65,14 @@ int append(CompiledRun& compiled, StepProgram program) {
 StepProgram build(CompiledRun& compiled, const ModelConfig& model, ProgramBuilder::Options options,
                   bool is_trained = false) {
   options.activation_type = compiled.activation_type;
+  options.treatment = compiled.rules;
   ProgramBuilder builder(std::move(options), compiled.parameters);
-  emit_model(builder, model);
+  if (compiled.rules.adapter() == nullptr) {
+    emit_model(builder, model);
+  } else {
+    LoraEmitter with_adapter(builder, *compiled.rules.adapter(), is_trained);
+    emit_model(with_adapter, model);
+  }
   StepProgram program = builder.take();
   // A training program is fused once it has its backward: the passes before see plain operations.
   if (!is_trained) fuse(program);
@@ -118,16 +125,18 @@ Offload offload_of(const RunConfig& run) {
           .activations = tier(run.offload_activations)};
 }
 
-CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, StreamCapacity train,
+CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, WeightRules rules, StreamCapacity train,
                              std::optional<StreamCapacity> validation, int rank) {
   check_positions(model, run.max_length);
   CompiledRun compiled;
+  compiled.rules = std::move(rules);
   compiled.activation_type = activation_type(run.precision);
   compiled.threads = threads_of(run);
   compiled.sharding = sharding_of(run, rank);
   StepProgram step =
       build(compiled, with_dropout_of(model, run),
             {.name = "micro-batch", .token_capacity = train.tokens, .document_capacity = train.documents}, true);
+  regularize(step, regularization_of(run));
   differentiate(step);
   constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full};
   recompute(step, kModes[static_cast<std::size_t>(run.recompute)]);
@@ -138,12 +147,9 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Str
   offload(step, moved);
   compiled.micro_batch = append(compiled, std::move(step));
   compiled.norm = append(compiled, make_norm_program(compiled.parameters, compiled.sharding, moved));
-  compiled.update = append(compiled, make_adamw_program(compiled.parameters, compiled.activation_type,
-                                                        {.beta1 = run.adam_beta1,
-                                                         .beta2 = run.adam_beta2,
-                                                         .epsilon = run.adam_epsilon,
-                                                         .weight_decay = run.weight_decay},
-                                                        compiled.sharding, moved));
+  compiled.parameters.optimizer = optimizer_settings(run);
+  compiled.update =
+      append(compiled, make_optimizer_program(compiled.parameters, compiled.activation_type, compiled.sharding, moved));
   if (validation) {
     StepProgram evaluation =
         build(compiled, without_dropout(model),
@@ -156,10 +162,11 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Str
   return compiled;
 }
 
-CompiledRun compile_evaluation(const ModelConfig& model, DType activation, StreamCapacity capacity,
+CompiledRun compile_evaluation(const ModelConfig& model, WeightRules rules, DType activation, StreamCapacity capacity,
                                std::int64_t max_length, int threads) {
   check_positions(model, max_length);
   CompiledRun compiled;
+  compiled.rules = std::move(rules);
   compiled.activation_type = activation;
   compiled.threads = threads;
   compiled.evaluate =
@@ -170,10 +177,11 @@ CompiledRun compile_evaluation(const ModelConfig& model, DType activation, Strea
   return compiled;
 }
 
-CompiledRun compile_generation(const ModelConfig& model, DType activation, std::int64_t prompt_tokens,
-                               std::int64_t cache_positions, int threads) {
+CompiledRun compile_generation(const ModelConfig& model, WeightRules rules, DType activation,
+                               std::int64_t prompt_tokens, std::int64_t cache_positions, int threads) {
   check_positions(model, cache_positions);
   CompiledRun compiled;
+  compiled.rules = std::move(rules);
   compiled.activation_type = activation;
   compiled.threads = threads;
   compiled.cache_limits = key_cache_limits(model);

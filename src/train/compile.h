@@ -8,6 +8,7 @@
 #include "models/model_config.h"
 #include "program/builder.h"
 #include "program/passes/passes.h"
+#include "train/weight_rules.h"
 
 namespace heddle {
 
@@ -18,6 +19,7 @@ struct StreamCapacity {
 
 /// All programs of a run, allocated together.
 struct CompiledRun {
+  WeightRules rules;
   Parameters parameters;
   DType activation_type = DType::f32;
   std::vector<StepProgram> programs;
@@ -44,16 +46,16 @@ Offload offload_of(const RunConfig& run);
 
 /// Programs of one rank of a training run: forward and backward of a micro-batch, gradient norm, optimizer, and
 /// evaluation where there is validation data. All ranks have the same plan.
-CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, StreamCapacity train,
+CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, WeightRules rules, StreamCapacity train,
                              std::optional<StreamCapacity> validation, int rank = 0);
 
 /// Forward alone, with the loss.
-CompiledRun compile_evaluation(const ModelConfig& model, DType activation, StreamCapacity capacity,
+CompiledRun compile_evaluation(const ModelConfig& model, WeightRules rules, DType activation, StreamCapacity capacity,
                                std::int64_t max_length, int threads);
 
 /// Forward of up to `prompt_tokens` at a time over a key-value cache of `cache_positions`, to the logits of the last
 /// token. Where the cache has to be made anew on the way (key_cache_limits), as many at a time as that takes.
-CompiledRun compile_generation(const ModelConfig& model, DType activation, std::int64_t prompt_tokens,
-                               std::int64_t cache_positions, int threads);
+CompiledRun compile_generation(const ModelConfig& model, WeightRules rules, DType activation,
+                               std::int64_t prompt_tokens, std::int64_t cache_positions, int threads);
 
 }  // namespace heddle

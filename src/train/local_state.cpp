@@ -37,10 +37,34 @@ LocalTensor owned(const Executor& executor, const std::string& label, std::int64
   return elements_of(executor.persistent(label), all.begin, mine.begin, mine.end);
 }
 
+/// What a rank holds, and what of it no other rank answers for, of an optimizer state. Elements that cover several of
+/// the parameter's lie where these do: pieces are whole blocks.
+struct HeldState {
+  LocalTensor held, owned;
+};
+
+HeldState held_state(const Executor& executor, const Parameter& parameter, const OptimizerState& state,
+                     const Sharding& sharding) {
+  const std::string label = state_label(parameter.name, state.name);
+  if (state.covered == 0) {
+    const std::int64_t elements = state.shape.elements();
+    return {held(executor, label, elements, false, sharding), owned(executor, label, elements, false, sharding)};
+  }
+  const auto covering = [&](const Range& range) {
+    const auto up = [&](std::int64_t element) { return (element + state.covered - 1) / state.covered; };
+    return Range{up(range.begin), up(range.end)};
+  };
+  const std::int64_t elements = parameter.shape.elements();
+  const Range all = covering(held_range(elements, sharding.shards_optimizer(), sharding));
+  const Range mine = covering(held_range(elements, true, sharding));
+  const TensorView buffer = executor.persistent(label);
+  return {elements_of(buffer, all.begin, all.begin, all.end), elements_of(buffer, all.begin, mine.begin, mine.end)};
+}
+
 }  // namespace
 
 LocalTensor local_weight(const Executor& executor, const Parameter& parameter, const Sharding& sharding) {
-  const std::int64_t elements = parameter.shape.elements();
+  const std::int64_t elements = parameter.held_elements();
   return held(executor, parameter.name, elements, sharding.shards_weight(elements), sharding);
 }
 
@@ -61,20 +85,20 @@ std::vector<LocalTensor> loaded_tensors(const Executor& executor, const Paramete
   return tensors;
 }
 
+std::string saved_name(const OptimizerState& state, const Parameter& parameter) {
+  return std::string(state.name) + "/" + parameter.name;
+}
+
 std::vector<StateTensor> state_tensors(const Executor& executor, const Parameters& parameters,
                                        const Sharding& sharding) {
   std::vector<StateTensor> tensors;
   for (const auto& parameter : parameters.list) {
-    tensors.push_back({"weights/" + parameter.name, &parameter, owned_master(executor, parameter, sharding),
-                       loaded_tensors(executor, parameter, sharding)});
     if (!parameter.is_trainable) continue;
-    const std::int64_t elements = parameter.shape.elements();
-    for (const auto& [kind, label] : {std::pair{"exp_avg/", exp_avg_label(parameter.name)},
-                                      std::pair{"exp_avg_sq/", exp_avg_sq_label(parameter.name)}}) {
-      tensors.push_back({kind + parameter.name,
-                         &parameter,
-                         owned(executor, label, elements, sharding.shards_optimizer(), sharding),
-                         {held(executor, label, elements, sharding.shards_optimizer(), sharding)}});
+    tensors.push_back({"weights/" + parameter.name, parameter.shape, owned_master(executor, parameter, sharding),
+                       loaded_tensors(executor, parameter, sharding)});
+    for (const auto& state : optimizer_states(parameters.optimizer, parameter)) {
+      const HeldState part = held_state(executor, parameter, state, sharding);
+      tensors.push_back({saved_name(state, parameter), state.shape, part.owned, {part.held}});
     }
   }
   return tensors;

@@ -17,7 +17,8 @@ struct LocalTensor {
   std::int64_t begin = 0, end = 0;
 };
 
-/// The weight as the products read it: whole, or this rank's piece where stage 3 shards it.
+/// The weight as the products read it: whole, or this rank's piece where stage 3 shards it. Of a quantized weight the
+/// bytes.
 LocalTensor local_weight(const Executor& executor, const Parameter& parameter, const Sharding& sharding);
 
 /// The fp32 values that training changes (the master weights, or the weights themselves in fp32): the elements that
@@ -29,10 +30,13 @@ LocalTensor owned_master(const Executor& executor, const Parameter& parameter, c
 /// Each is to hold the elements [begin, end) of the source, converted to its type.
 std::vector<LocalTensor> loaded_tensors(const Executor& executor, const Parameter& parameter, const Sharding& sharding);
 
-/// A logical tensor of a checkpoint: "weights/NAME" (fp32), "exp_avg/NAME", "exp_avg_sq/NAME".
+/// The name of an optimizer state in checkpoints: "exp_avg/NAME".
+std::string saved_name(const OptimizerState& state, const Parameter& parameter);
+
+/// A logical tensor of a checkpoint, of what is trained: "weights/NAME" (fp32), and the optimizer's states.
 struct StateTensor {
   std::string name;
-  const Parameter* parameter = nullptr;
+  Shape shape;                      ///< of the whole
   LocalTensor owned;                ///< saved by this rank
   std::vector<LocalTensor> loaded;  ///< filled on this rank when a checkpoint is loaded
 };

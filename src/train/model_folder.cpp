@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "checkpoint/agreement.h"
+#include "data/tokenizer/gguf_tokenizer.h"
 #include "formats/files.h"
+#include "formats/gguf.h"
 #include "formats/json.h"
 
 namespace heddle {
@@ -114,7 +116,11 @@ Files model_files(const ModelSource& model, const std::string& tokenizer_name,
   if (tokenizer_name == "bytes") {
     add_byte_tokenizer(files);
   } else {
-    add_companions(files, model.folder);
+    if (model.is_gguf) {
+      for (auto& file : gguf_tokenizer_files(GgufFile(model.folder).metadata())) add(files, {file.name, "", file.text});
+    } else {
+      add_companions(files, model.folder);
+    }
     if (fs::is_directory(tokenizer_name)) {
       add_companions(files, tokenizer_name);
     } else if (!tokenizer_name.empty()) {
@@ -123,6 +129,14 @@ Files model_files(const ModelSource& model, const std::string& tokenizer_name,
     }
   }
   files.push_back({"config.json", "", torch_dtype ? config_with_dtype(model, *torch_dtype) : model.config_text});
+  return files;
+}
+
+Files adapter_files(const ModelSource& model, const std::string& tokenizer_name, const LoraModules& adapter) {
+  Files files = model_files(model, tokenizer_name, std::nullopt);
+  std::erase_if(
+      files, [](const KeptFile& file) { return file.name == "config.json" || file.name == "generation_config.json"; });
+  files.push_back({"adapter_config.json", "", adapter_config_text(adapter.config())});
   return files;
 }
 
@@ -144,9 +158,9 @@ void write_model_files(const fs::path& folder, const Files& files) {
   }
 }
 
-void export_model(const fs::path& folder, const ModelSource& model, const std::string& tokenizer_name,
-                  const WeightSource& weights, const Parameters& parameters, const Sharding& sharding,
-                  const Executor& executor, const std::optional<std::string>& torch_dtype, Communicator& communicator) {
+void export_model(const fs::path& folder, const Files& files, const WeightSource& weights, const Parameters& parameters,
+                  const Sharding& sharding, const Executor& executor, const std::optional<std::string>& torch_dtype,
+                  Communicator& communicator) {
   std::optional<DType> dtype;
   if (torch_dtype) dtype = dtype_from_torch(*torch_dtype);
   agree(communicator, [&] {
@@ -154,7 +168,7 @@ void export_model(const fs::path& folder, const ModelSource& model, const std::s
   });
   export_weights(folder, weights, parameters, sharding, executor, dtype, communicator);
   agree(communicator, [&] {
-    if (communicator.rank() == 0) write_model_files(folder, model_files(model, tokenizer_name, torch_dtype));
+    if (communicator.rank() == 0) write_model_files(folder, files);
   });
 }
 

@@ -16,16 +16,20 @@ namespace heddle {
 std::vector<KeptFile> model_files(const ModelSource& model, const std::string& tokenizer_name,
                                   const std::optional<std::string>& torch_dtype);
 
+/// The files of an adapter's folder besides its weights: adapter_config.json and the tokenizer.
+std::vector<KeptFile> adapter_files(const ModelSource& model, const std::string& tokenizer_name,
+                                    const LoraModules& adapter);
+
 /// Those of them that lie in a folder as they are, config.json too.
 std::vector<KeptFile> companion_files(const std::filesystem::path& folder);
 
 /// Writes them.
 void write_model_files(const std::filesystem::path& folder, const std::vector<KeptFile>& files);
 
-/// Writes a Hugging Face model folder: weights and model_files(). `torch_dtype` changes the type of the weights too.
-/// Called by all ranks, as export_weights.
-void export_model(const std::filesystem::path& folder, const ModelSource& model, const std::string& tokenizer_name,
-                  const WeightSource& weights, const Parameters& parameters, const Sharding& sharding,
-                  const Executor& executor, const std::optional<std::string>& torch_dtype, Communicator& communicator);
+/// Writes the folder of a model or an adapter: weights (in `torch_dtype`, if there is one) and files. Called by all
+/// ranks, as export_weights; `files` are rank 0's.
+void export_model(const std::filesystem::path& folder, const std::vector<KeptFile>& files, const WeightSource& weights,
+                  const Parameters& parameters, const Sharding& sharding, const Executor& executor,
+                  const std::optional<std::string>& torch_dtype, Communicator& communicator);
 
 }  // namespace heddle

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "base/text.h"
 
 namespace heddle {
@@ -64,6 +66,18 @@ void append_program(std::string& text, const StepProgram& program) {
   }
 }
 
+/// Bytes of each optimizer state on a tier; they are held from the first step to the last. Their buffers are labelled
+/// "PARAMETER STATE".
+std::map<std::string, std::uint64_t> state_bytes(const CompiledRun& compiled, Tier tier) {
+  std::map<std::string, std::uint64_t> bytes;
+  if (compiled.update < 0) return bytes;
+  for (const auto& buffer : compiled.programs[static_cast<std::size_t>(compiled.update)].buffers) {
+    if (buffer.buffer_class != BufferClass::optimizer_states || buffer.view_of >= 0 || buffer.tier != tier) continue;
+    bytes[buffer.label.substr(buffer.label.rfind(' ') + 1)] += static_cast<std::uint64_t>(buffer.bytes());
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Json bill_document(const Parameters& parameters, std::span<const TierBills> ranks) {
@@ -112,8 +126,7 @@ std::string bill_text(const CompiledRun& compiled) {
       if (bill.greatest[c] == 0) continue;
       add_line(class_name(static_cast<BufferClass>(c)), bill.at_peak[c], bill.greatest[c]);
       if (static_cast<BufferClass>(c) != BufferClass::optimizer_states) continue;
-      for (const char* moment : {"  exp_avg", "  exp_avg_sq"})  // Adam's momentum and variance: two of a kind
-        add_line(moment, bill.at_peak[c] / 2, bill.greatest[c] / 2);
+      for (const auto& [state, bytes] : state_bytes(compiled, tier)) add_line("  " + state, bytes, bytes);
     }
     text += fmt::format("{:<18}{:>14}{:>14}{:>22}\n", "peak", format_bytes(bill.peak), "", format_count(bill.peak));
   }

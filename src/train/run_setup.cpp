@@ -3,7 +3,17 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint_weights.h"
+#include "checkpoint/save.h"
+#include "comm/job.h"
+#include "data/tokenizer/gguf_chat_template.h"
+#include "data/tokenizer/gguf_tokenizer.h"
+#include "formats/file_kind.h"
 #include "formats/files.h"
+#include "models/gguf_config.h"
+#include "models/gguf_weights.h"
+#include "quantize/decode.h"
 
 namespace heddle {
 namespace {
@@ -16,13 +26,18 @@ bool is_worth_a_cache(const std::vector<DataFile>& files) {
   std::uintmax_t bytes = 0;
   for (const auto& file : files) {
     std::error_code error;
+    if (fs::is_directory(file.path, error)) return true;
     if (const auto size = fs::file_size(file.path, error); !error) bytes += size;
   }
   return bytes >= kSmall;
 }
 
-DatasetOptions dataset_options(const RunConfig& run, const std::vector<DataFile>& files, const ModelSource& model) {
+DatasetOptions dataset_options(const RunConfig& run, const std::vector<DataFile>& files, const ModelSource& model,
+                               const std::optional<ChatTemplate>& chat_template) {
   DatasetOptions options;
+  if (chat_template) options.chat_template = &*chat_template;
+  options.labels = {run.assistant_only_loss, run.completion_only_loss, run.train_on_last};
+  options.columns = run.columns;
   for (const auto& file : files) options.files.push_back({file.path, file.weight});
   options.max_length = run.max_length;
   options.packing = run.packing;
@@ -45,19 +60,43 @@ fs::path default_cache_folder() {
   return {};
 }
 
+namespace {
+
+ModelSource open_gguf_model(const fs::path& path) {
+  ModelSource source;
+  source.folder = source.config_path = path;
+  source.has_weights = source.is_gguf = true;
+  const GgufFile file(path);
+  source.config_text = gguf_model_config(file);
+  source.config = parse_model_config(source.config_text, path.string());
+  if (const auto count = decoded_matrices(file, source.config.model_type); count > 0) {
+    note("{}: {} quantized matrices are decoded to fp32: a {} model has them transposed", path.string(), count,
+         source.config.model_type);
+  }
+  return source;
+}
+
+}  // namespace
+
 ModelSource open_model(const fs::path& path) {
   ModelSource source;
   std::error_code error;
-  if (!fs::exists(path, error)) fail("{}: no such model folder or config.json", path.string());
+  if (!fs::exists(path, error)) fail("{}: no such model folder, GGUF file or config.json", path.string());
   if (fs::is_directory(path)) {
+    if (is_adapter_folder(path)) {
+      source = open_model(base_of_adapter(path));
+      source.adapter_folder = path;
+      return source;
+    }
     source.folder = path;
     source.config_path = path / "config.json";
     if (!fs::exists(source.config_path))
       fail("{}: has no config.json; expected a Hugging Face model folder", path.string());
     source.has_weights = true;
   } else {
+    if (is_gguf_file(path)) return open_gguf_model(path);
     if (path.extension() != ".json") {
-      fail("{}: is no model; expected a Hugging Face model folder or a config.json", path.string());
+      fail("{}: is no model; expected a Hugging Face model folder, a GGUF file or a config.json", path.string());
     }
     source.folder = path.parent_path();
     source.config_path = path;
@@ -67,8 +106,24 @@ ModelSource open_model(const fs::path& path) {
   return source;
 }
 
+std::unique_ptr<WeightFiles> open_weights(const ModelSource& model) {
+  if (!model.has_weights) fail("{}: expected a model with weights", model.config_path.string());
+  if (model.is_gguf) return std::make_unique<GgufWeights>(model.folder, model.config, decode);
+  if (is_checkpoint(model.folder)) {
+    return std::make_unique<CheckpointWeights>(open_checkpoint(model.folder, *alone()));
+  }
+  return std::make_unique<WeightFolder>(model.folder);
+}
+
 ModelSource open_run_model(const RunConfig& run) {
-  if (!run.model_name_or_path.empty()) return open_model(run.model_name_or_path);
+  if (!run.model_name_or_path.empty()) {
+    ModelSource source = open_model(run.model_name_or_path);
+    if (!source.adapter_folder.empty()) {
+      fail("model_name_or_path is {}, an adapter; expected its base model, and the adapter in adapter_name_or_path",
+           run.model_name_or_path);
+    }
+    return source;
+  }
   ModelSource source = open_model(run.config_name);
   source.has_weights = false;
   return source;
@@ -77,21 +132,30 @@ ModelSource open_run_model(const RunConfig& run) {
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& tokenizer_name, const fs::path& model_folder) {
   if (tokenizer_name == "bytes") return Tokenizer::bytes();
   if (!tokenizer_name.empty()) return Tokenizer::load(tokenizer_name);
+  if (is_gguf_file(model_folder)) return load_gguf_tokenizer(model_folder);
   for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
     if (fs::exists(model_folder / name)) return Tokenizer::load(model_folder);
   }
   return nullptr;
 }
 
+std::optional<ChatTemplate> open_chat_template(const std::string& tokenizer_name, const fs::path& model_folder) {
+  if (tokenizer_name == "bytes") return std::nullopt;
+  const fs::path path = tokenizer_name.empty() ? model_folder : fs::path(tokenizer_name);
+  if (is_gguf_file(path)) return load_gguf_chat_template(path);
+  return ChatTemplate::of_folder(fs::is_directory(path) ? path : path.parent_path());
+}
+
 RunData load_run_data(const RunConfig& run, const ModelSource& model) {
   RunData data;
   if (run.train_file.empty() && run.validation_file.empty()) return data;
   data.tokenizer = open_tokenizer(run.tokenizer_name, model.folder);
-  if (!run.train_file.empty())
-    data.train = Dataset::load(dataset_options(run, run.train_file, model), data.tokenizer.get());
-  if (!run.validation_file.empty()) {
-    data.validation = Dataset::load(dataset_options(run, run.validation_file, model), data.tokenizer.get());
-  }
+  data.chat_template = open_chat_template(run.tokenizer_name, model.folder);
+  const auto load = [&](const std::vector<DataFile>& files) {
+    return Dataset::load(dataset_options(run, files, model, data.chat_template), data.tokenizer.get());
+  };
+  if (!run.train_file.empty()) data.train = load(run.train_file);
+  if (!run.validation_file.empty()) data.validation = load(run.validation_file);
   return data;
 }
 
@@ -114,7 +178,10 @@ CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const Ru
   if (data.validation) {
     validation = capacity_of(*data.validation, {.shuffle = false, .micro_batch_rows = run.per_device_eval_batch_size});
   }
-  return compile_training(model.config, run, train, validation, rank);
+  // Without an adapter all is trained, in the run's type: whether it fits can be said before there is a weight.
+  const bool is_adapter = run.has_lora || !run.adapter_name_or_path.empty();
+  const auto files = is_adapter && model.has_weights ? open_weights(model) : nullptr;
+  return compile_training(model.config, run, training_rules(run, model.config, files.get()), train, validation, rank);
 }
 
 }  // namespace heddle

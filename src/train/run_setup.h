@@ -6,8 +6,10 @@
 #include <string>
 
 #include "config/run_config.h"
+#include "data/chat_template.h"
 #include "data/dataset.h"
 #include "data/tokenizer.h"
+#include "formats/safetensors.h"
 #include "models/model_config.h"
 #include "train/compile.h"
 
@@ -17,27 +19,37 @@ namespace heddle {
 /// neither XDG_CACHE_HOME nor HOME is set.
 std::filesystem::path default_cache_folder();
 
-/// A model as a command names it: a Hugging Face folder, or a bare config.json.
+/// A model as a command names it: a Hugging Face folder, a GGUF file, a checkpoint, or a bare config.json.
 struct ModelSource {
   ModelConfig config;
-  std::string config_text;  ///< config.json byte for byte
-  std::filesystem::path config_path;
-  std::filesystem::path folder;  ///< beside which tokenizer files lie
-  bool has_weights = false;      ///< weights are to be read from the folder
+  std::string config_text;            ///< config.json byte for byte; of a GGUF file: the one that says the same
+  std::filesystem::path config_path;  ///< what names the config in messages
+  std::filesystem::path folder;       ///< where tokenizer files lie; a GGUF file holds its own: this is then the file
+  bool has_weights = false;           ///< open_weights() finds some
+  bool is_gguf = false;
+  std::filesystem::path adapter_folder = {};  ///< of the adapter that the path named; all else is then its base model's
 };
 
-/// `path` is a folder with config.json, or a config.json. Throws Error naming the path.
+/// `path` is a folder with config.json, a GGUF file, or a config.json. Throws Error naming the path. Reads no weight.
 ModelSource open_model(const std::filesystem::path& path);
+
+/// The weights of a model that has some, whatever kind of file holds them; a checkpoint's are verified first. Throws
+/// Error for a damaged file.
+std::unique_ptr<WeightFiles> open_weights(const ModelSource& model);
 
 /// The run file's model: model_name_or_path, or config_name for one from scratch.
 ModelSource open_run_model(const RunConfig& run);
 
-/// The tokenizer that the run names, or that lies beside the model; null if there is none.
+/// The tokenizer that the run names, or that lies in ModelSource::folder; null if there is none.
 std::unique_ptr<Tokenizer> open_tokenizer(const std::string& tokenizer_name, const std::filesystem::path& model_folder);
+/// The chat template that goes with this tokenizer; none if there is none.
+std::optional<ChatTemplate> open_chat_template(const std::string& tokenizer_name,
+                                               const std::filesystem::path& model_folder);
 
 /// Data of a run, tokenized.
 struct RunData {
   std::unique_ptr<Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
   std::optional<Dataset> train, validation;
 };
 RunData load_run_data(const RunConfig& run, const ModelSource& model);

@@ -18,8 +18,10 @@
 #include "train/evaluate.h"
 #include "train/micro_batches.h"
 #include "train/model_folder.h"
+#include "train/optimizer.h"
 #include "train/plan_document.h"
 #include "train/run_setup.h"
+#include "train/run_weights.h"
 #include "train/schedule.h"
 #include "train/signals.h"
 #include "train/training_state.h"
@@ -81,19 +83,13 @@ class Trainer {
     compiled_ = compile_run(run_, model_, data_, communicator_.rank());
     compiled_.plan.add_staging(communicator_.staging_bytes());
     check_fits(compiled_.plan, run_, communicator_.ranks_on_host());
-    std::optional<WeightFolder> folder;
-    if (model_.has_weights) folder.emplace(model_.folder);
     resume_ = find_resume_point(run_, communicator_);
-    if (folder) {
-      source_ = match_weights(*folder, compiled_.parameters, model_.config);
-    } else {
-      source_ = fresh_source(compiled_.parameters, dtype_from_torch(model_.config.torch_dtype));
-    }
+    weights_.emplace(model_, compiled_);
     schedule_.emplace(*data_.train, batch_options(run_));
     const std::int64_t rows_per_step = run_.per_device_train_batch_size * run_.gradient_accumulation_steps * run_.ranks;
     data_order_ = data_order(*data_.train, run_, rows_per_step);
     if (resume_) {
-      require_same_model(*resume_, compiled_.parameters);
+      require_same_model(*resume_, compiled_.parameters, weights_->base_digest());
       state_ = read_state(*resume_, data_order_);
     }
     const std::int64_t steps_left_of_epochs =
@@ -105,7 +101,7 @@ class Trainer {
                       run_.nvme_path);
     prepare_output();
     feed_.emplace(*executor_);
-    fill_weights(folder);
+    fill_weights();
     if (is_root_) start_monitor();
     return loop();
   }
@@ -127,20 +123,19 @@ class Trainer {
     const bool saves = run_.save_steps > 0 || run_.save_minutes > 0;
     std::optional<DType> dtype;
     if (run_.torch_dtype) dtype = dtype_from_torch(*run_.torch_dtype);
-    const std::uint64_t exported = export_bytes(source_, compiled_.parameters, dtype);
+    const std::uint64_t exported = export_bytes(weights_->exported(), compiled_.parameters, dtype);
     rehearse_save(output_dir_, exported + (saves ? checkpoint_bytes(compiled_.parameters) : 0), communicator_);
   }
 
-  void fill_weights(const std::optional<WeightFolder>& folder) {
+  void fill_weights() {
     if (resume_) {
+      weights_->load_frozen(compiled_, run_.seed, *executor_);
       restore_tensors(*resume_, compiled_.parameters, compiled_.sharding, *executor_);
       if (run_.precision == Precision::fp16) scaler_.restore(state_.loss_scaler);
       note("resuming from {} after step {}", resume_->folder().string(), state_.step);
       resume_.reset();
-    } else if (folder) {
-      load_weights(*folder, source_, compiled_.parameters, compiled_.sharding, *executor_);
     } else {
-      initialize_weights(compiled_.parameters, run_.seed, compiled_.sharding, *executor_);
+      weights_->load(compiled_, run_.seed, *executor_);
     }
     executor_->release_nvme();
   }
@@ -268,10 +263,7 @@ class Trainer {
   }
 
   void update(Scalars& scalars, double learning_rate) {
-    const auto updates = static_cast<double>(++state_.updates);
-    scalars.learning_rate = learning_rate;
-    scalars.bias_correction1 = 1.0 - std::pow(run_.adam_beta1, updates);
-    scalars.bias_correction2 = 1.0 - std::pow(run_.adam_beta2, updates);
+    set_update(scalars, run_, ++state_.updates, learning_rate);
     executor_->run(index(compiled_.update), scalars);
   }
 
@@ -291,12 +283,15 @@ class Trainer {
   void save() {
     const auto start = Clock::now();
     auto files = model_files(model_, run_.tokenizer_name, run_.torch_dtype);
+    const LoraModules* adapter = compiled_.rules.adapter();
+    if (adapter != nullptr) files.push_back({"adapter_config.json", "", adapter_config_text(adapter->config())});
     files.push_back({"effective_config.json", output_dir_ / "effective_config.json", ""});
     Json state = state_document(state_, data_order_);
-    state["export"] = export_document(source_, run_.torch_dtype);
+    state["export"] = export_document(weights_->exported(), run_.torch_dtype);
+    state["base"] = weights_->base_digest();
     save_checkpoint(output_dir_, state_.step, checkpoint_pieces(*executor_, compiled_.parameters, compiled_.sharding),
                     state, files, communicator_);
-    remove_old_checkpoints(output_dir_, run_.save_total_limit, 0, communicator_);
+    remove_old_checkpoints(output_dir_, run_.save_total_limit, run_.save_keep_steps, communicator_);
     executor_->release_nvme();
     saved_at_ = Clock::now();
     checkpoint_seconds_ += seconds_since(start);
@@ -309,8 +304,11 @@ class Trainer {
     if (is_root_) {
       write_text_file(output_dir_ / "memory.json", bill_document(compiled_.parameters, all).dump(2) + "\n");
     }
-    export_model(output_dir_, model_, run_.tokenizer_name, source_, compiled_.parameters, compiled_.sharding,
-                 *executor_, run_.torch_dtype, communicator_);
+    const auto files = compiled_.rules.adapter() != nullptr
+                           ? adapter_files(model_, run_.tokenizer_name, *compiled_.rules.adapter())
+                           : model_files(model_, run_.tokenizer_name, run_.torch_dtype);
+    export_model(output_dir_, files, weights_->exported(), compiled_.parameters, compiled_.sharding, *executor_,
+                 run_.torch_dtype, communicator_);
     if (monitor_) monitor_->finish();
     note("the trained model is in {}", output_dir_.string());
   }
@@ -327,7 +325,7 @@ class Trainer {
   LossScaler scaler_;
   std::optional<Checkpoint> resume_;
   CompiledRun compiled_;
-  WeightSource source_;
+  std::optional<RunWeights> weights_;
   std::optional<BatchSchedule> schedule_;
   DataOrder data_order_;
   std::int64_t total_steps_ = 0;

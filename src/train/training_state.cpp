@@ -20,14 +20,31 @@ std::span<std::byte> bytes_of(const TensorView& view) {
   return {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.elements()) * dtype_bytes(view.dtype)};
 }
 
-void require_shape(const Checkpoint& checkpoint, const std::string& name, const Parameter& parameter) {
+void require_shape(const Checkpoint& checkpoint, const std::string& name, const Shape& shape) {
   const auto found = checkpoint.tensors().find(name);
   if (found == checkpoint.tensors().end())
     fail("{}: tensor {} is missing; the checkpoint is of another model", checkpoint.folder().string(), name);
-  if (found->second.shape != extents_of(parameter.shape)) {
+  if (found->second.shape != extents_of(shape)) {
     fail("{}: tensor {} has shape {}; this run's model has {}", checkpoint.folder().string(), name,
-         Shape(std::span<const std::int64_t>(found->second.shape)).text(), parameter.shape.text());
+         Shape(std::span<const std::int64_t>(found->second.shape)).text(), shape.text());
   }
+}
+
+void require_state(const Checkpoint& checkpoint, const OptimizerState& state, const Parameter& parameter) {
+  const std::string name = saved_name(state, parameter);
+  const auto found = checkpoint.tensors().find(name);
+  if (found == checkpoint.tensors().end() || found->second.dtype != state.dtype)
+    fail("{}: tensor {} is missing, or of another type: its run had another optim", checkpoint.folder().string(), name);
+  require_shape(checkpoint, name, state.shape);
+}
+
+/// Whether this run has a tensor of that name, whose kind ends at `slash`.
+bool is_expected(const std::string& name, std::size_t slash, const OptimizerSettings& optimizer,
+                 const Parameter& parameter) {
+  const auto kind = std::string_view(name).substr(0, slash);
+  const auto states = optimizer_states(optimizer, parameter);
+  return kind == "weights" ||
+         std::any_of(states.begin(), states.end(), [&](const OptimizerState& state) { return state.name == kind; });
 }
 
 /// How far a checkpoint's run had used its data, and the refusals that follow.
@@ -101,14 +118,21 @@ std::vector<CheckpointPiece> checkpoint_pieces(const Executor& executor, const P
   std::vector<CheckpointPiece> pieces;
   for (const auto& tensor : state_tensors(executor, parameters, sharding)) {
     const LocalTensor& owned = tensor.owned;
-    pieces.push_back({tensor.name, owned.values.dtype, extents_of(tensor.parameter->shape), owned.begin, owned.end,
-                      bytes_of(owned.values), !tensor.parameter->is_trainable});
+    pieces.push_back(
+        {tensor.name, owned.values.dtype, extents_of(tensor.shape), owned.begin, owned.end, bytes_of(owned.values)});
   }
   return pieces;
 }
 
 std::uint64_t checkpoint_bytes(const Parameters& parameters) {
-  return sizeof(float) * static_cast<std::uint64_t>(parameters.count() + 2 * parameters.trainable_count());
+  std::int64_t bytes = 0;
+  for (const auto& parameter : parameters.list) {
+    if (!parameter.is_trainable) continue;
+    bytes += static_cast<std::int64_t>(sizeof(float)) * parameter.shape.elements();
+    for (const auto& state : optimizer_states(parameters.optimizer, parameter))
+      bytes += static_cast<std::int64_t>(dtype_bytes(state.dtype)) * state.shape.elements();
+  }
+  return static_cast<std::uint64_t>(bytes);
 }
 
 Json state_document(const TrainingState& state, const DataOrder& data) {
@@ -147,23 +171,30 @@ TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data) {
   return state;
 }
 
-void require_same_model(const Checkpoint& checkpoint, const Parameters& parameters) {
+void require_same_model(const Checkpoint& checkpoint, const Parameters& parameters, const std::string& base_digest) {
   const std::string where = checkpoint.folder().string();
+  const bool has_frozen = parameters.trainable_count() < parameters.count();
+  if (has_frozen && checkpoint.state().value("base", "") != base_digest)
+    fail("{}: its run had another base model, whose weights it does not hold", where);
   const auto& saved = checkpoint.tensors();
   std::size_t expected = 0;
   for (const auto& parameter : parameters.list) {
-    for (const char* kind : {"weights/", "exp_avg/", "exp_avg_sq/"}) {
-      if (!parameter.is_trainable && std::string_view(kind) != "weights/") continue;
+    if (!parameter.is_trainable) continue;
+    ++expected;
+    require_shape(checkpoint, "weights/" + parameter.name, parameter.shape);
+    for (const auto& state : optimizer_states(parameters.optimizer, parameter)) {
       ++expected;
-      require_shape(checkpoint, kind + parameter.name, parameter);
+      require_state(checkpoint, state, parameter);
     }
   }
   if (saved.size() == expected) return;
   for (const auto& [name, tensor] : saved) {
     const auto slash = name.find('/');
     const Parameter* parameter = slash == std::string::npos ? nullptr : parameters.find(name.substr(slash + 1));
-    if (parameter == nullptr || (!parameter->is_trainable && !name.starts_with("weights/")))
+    if (parameter == nullptr || !parameter->is_trainable)
       fail("{}: tensor {} is surplus: this run's model has no such tensor", where, name);
+    if (!is_expected(name, slash, parameters.optimizer, *parameter))
+      fail("{}: tensor {} is surplus: its run had another optim", where, name);
   }
 }
 
@@ -179,7 +210,7 @@ void restore_weights(const Checkpoint& checkpoint, const Parameters& parameters,
                      Executor& executor) {
   for (const auto& parameter : parameters.list) {
     const std::string name = "weights/" + parameter.name;
-    require_shape(checkpoint, name, parameter);
+    require_shape(checkpoint, name, parameter.shape);
     for (const auto& part : loaded_tensors(executor, parameter, sharding))
       checkpoint.read(name, part.begin, part.end, part.values.dtype, bytes_of(part.values));
   }

@@ -52,8 +52,9 @@ Json state_document(const TrainingState& state, const DataOrder& data);
 TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data);
 
 /// Throws Error naming the checkpoint and the first tensor that the model has and it has not, or the other way round,
-/// or in another shape. Reads no weight.
-void require_same_model(const Checkpoint& checkpoint, const Parameters& parameters);
+/// or in another shape; or where weights are frozen, which it does not hold, and those of `base_digest` are not its
+/// own. Reads no weight.
+void require_same_model(const Checkpoint& checkpoint, const Parameters& parameters, const std::string& base_digest);
 /// Fills what this rank holds of weights, master weights and moments, reading only these.
 void restore_tensors(const Checkpoint& checkpoint, const Parameters& parameters, const Sharding& sharding,
                      Executor& executor);

@@ -9,13 +9,16 @@
 #include "base/random.h"
 #include "base/threads.h"
 #include "models/model.h"
+#include "quantize/decode.h"
+#include "quantize/nf4.h"
 #include "train/local_state.h"
 #include "train/parallel_convert.h"
 
 namespace heddle {
 namespace {
 
-constexpr std::int64_t kPiece = std::int64_t{1} << 16;     // elements of one random stream, drawn by one thread
+constexpr std::int64_t kPiece = std::int64_t{1} << 16;             // elements of one random stream, drawn by one thread
+constexpr std::uint64_t kAdapterStreams = std::uint64_t{1} << 31;  // far from those of base weights
 constexpr std::int64_t kBuffered = std::int64_t{1} << 20;  // elements between file and memory: never a whole tensor
 
 /// Buffers that old checkpoints carry and that are no parameters: masks and frequencies that are computed.
@@ -28,8 +31,8 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 /// Names in the file by the model's name: as they are, or without the base model's prefix throughout.
-bool lacks_prefix(const WeightFolder& folder, const std::string& prefix) {
-  const auto tensors = folder.tensors();
+bool lacks_prefix(const WeightFiles& files, const std::string& prefix) {
+  const auto tensors = files.tensors();
   return std::none_of(tensors.begin(), tensors.end(),
                       [&](const StoredTensor* tensor) { return tensor->name.starts_with(prefix); });
 }
@@ -69,112 +72,232 @@ void fill(const std::vector<LocalTensor>& tensors, std::int64_t begin, std::int6
   }
 }
 
+struct NamedParameter {
+  std::string name;  ///< in the file
+  const Parameter* parameter;
+};
+
+/// Checks that the files hold exactly the parameters, but for what `is_passed_over`. `config` is what asks for them,
+/// `owner` what has no others.
+template <typename IsPassedOver>
+WeightSource match(const WeightFiles& files, const std::vector<NamedParameter>& expected, std::string_view config,
+                   const std::string& owner, IsPassedOver is_passed_over) {
+  std::map<std::string, const Parameter*> by_name;
+  std::string missing;
+  std::size_t missing_count = 0;
+  for (const auto& [name, parameter] : expected) {
+    by_name.emplace(name, parameter);
+    if (files.find(name) == nullptr && missing_count++ == 0) missing = name;
+  }
+  const auto tensors = files.tensors();
+  const std::string where =
+      tensors.empty() ? "the model folder" : std::filesystem::path(tensors[0]->file).parent_path().string();
+  if (missing_count > 0) {
+    fail("{}: tensor {} is missing{}; {} asks for {} tensors", where, missing,
+         missing_count > 1 ? fmt::format(" (and {} more)", missing_count - 1) : "", config, expected.size());
+  }
+  WeightSource source;
+  for (const auto* tensor : tensors) {
+    const auto found = by_name.find(tensor->name);
+    if (found == by_name.end()) {
+      if (is_passed_over(*tensor)) continue;
+      fail("{}: tensor {} is surplus: {} has no such weight", tensor->file, tensor->name, owner);
+    }
+    const Parameter& parameter = *found->second;
+    const bool is_plain = is_floating(tensor->dtype) && dtype_bytes(tensor->dtype) >= 2;
+    if (!is_plain && !is_quantized(tensor->dtype)) {
+      fail("{}: tensor {} has type {}; expected F32, BF16, F16 or F64", tensor->file, tensor->name,
+           safetensors_name(tensor->dtype));
+    }
+    if (Shape(std::span<const std::int64_t>(tensor->shape)) != parameter.shape) {
+      fail("{}: tensor {} has shape {}; {} says {}", tensor->file, tensor->name, shape_text(tensor->shape), config,
+           parameter.shape.text());
+    }
+    const std::filesystem::path file = std::filesystem::path(tensor->file).filename();
+    source.entries.push_back({parameter.name, tensor->name, is_plain ? tensor->dtype : DType::f32,
+                              file.extension() == ".safetensors" ? file.string() : "model.safetensors"});
+  }
+  source.is_sharded = !files.weight_map().empty();
+  return source;
+}
+
+/// Calls use(begin, end) for pieces of the elements that any of the tensors holds, each a multiple of `block` but for
+/// the last.
+template <typename Use>
+void for_each_held_piece(const std::vector<LocalTensor>& tensors, std::int64_t elements, std::int64_t block, Use use) {
+  const auto [first, last] = hull_of(tensors);
+  const std::int64_t step = std::max(block, kBuffered / block * block);
+  for (std::int64_t begin = first / block * block; begin < last; begin += step) {
+    const std::int64_t end = std::min({begin + step, (last + block - 1) / block * block, elements});
+    if (holds_any(tensors, begin, end)) use(begin, end);
+  }
+}
+
+void load_plain(const WeightFiles& files, const StoredTensor& stored, const std::vector<LocalTensor>& tensors) {
+  std::vector<std::byte> piece;  // aligned, and read rather than mapped: a file that shrinks is an error, not a signal
+  std::vector<float> decoded;
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : stored.shape) elements *= extent;
+  const std::int64_t block = block_elements(stored.dtype);
+  for_each_held_piece(tensors, elements, block, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t count = end - begin;
+    piece.resize(static_cast<std::size_t>(storage_bytes(stored.dtype, count)));
+    files.read(stored, static_cast<std::uint64_t>(storage_bytes(stored.dtype, begin)), piece);
+    if (!is_quantized(stored.dtype)) return fill(tensors, begin, end, piece.data(), stored.dtype, convert_parallel);
+    decoded.resize(static_cast<std::size_t>(count));
+    constexpr std::int64_t kDecoded = 16384;  // whole blocks of every type, by one thread
+    parallel_for((count + kDecoded - 1) / kDecoded, [&](std::int64_t index, int) {
+      const std::int64_t from = index * kDecoded;
+      decode(stored.dtype, piece.data(), count, from, std::min(kDecoded, count - from), decoded.data() + from);
+    });
+    fill(tensors, begin, end, decoded.data(), DType::f32, convert);
+  });
+}
+
+/// Of a tensor that stays as it lies in the file.
+void load_bytes(const WeightFiles& files, const StoredTensor& stored, const std::vector<LocalTensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    files.read(stored, static_cast<std::uint64_t>(tensor.begin),
+               {static_cast<std::byte*>(tensor.values.data), static_cast<std::size_t>(tensor.end - tensor.begin)});
+  }
+}
+
+/// Of a tensor that becomes NF4: encoded as a whole, since its scales lie behind its codes and have a mean of their
+/// own.
+void load_encoded(const WeightFiles& files, const StoredTensor& stored, DType type,
+                  const std::vector<LocalTensor>& tensors) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : stored.shape) elements *= extent;
+  std::vector<std::byte> encoded(static_cast<std::size_t>(storage_bytes(type, elements))), piece;
+  Nf4Encoder encoder(type, elements, encoded);
+  std::vector<float> values;
+  for (std::int64_t begin = 0; begin < elements; begin += kBuffered) {
+    const std::int64_t count = std::min(kBuffered, elements - begin);
+    piece.resize(static_cast<std::size_t>(count) * dtype_bytes(stored.dtype));
+    files.read(stored, static_cast<std::uint64_t>(begin) * dtype_bytes(stored.dtype), piece);
+    values.resize(static_cast<std::size_t>(count));
+    convert_parallel(piece.data(), stored.dtype, values.data(), DType::f32, count);
+    encoder.encode(begin, values);
+  }
+  encoder.finish();
+  for (const auto& tensor : tensors) {
+    std::copy(encoded.begin() + tensor.begin, encoded.begin() + tensor.end,
+              static_cast<std::byte*>(tensor.values.data));
+  }
+}
+
 /// Draws the elements [begin, end) of a parameter, which lie in one piece. A piece's numbers come from a stream of its
 /// own, so those before `begin` are drawn for nothing.
 void draw(const Initialization& rule, Random random, std::int64_t before, std::span<float> values) {
   switch (rule.kind) {
     case Initialization::Kind::zeros: std::fill(values.begin(), values.end(), 0.0f); return;
     case Initialization::Kind::ones: std::fill(values.begin(), values.end(), 1.0f); return;
+    case Initialization::Kind::uniform:
+      for (std::int64_t i = 0; i < before; ++i) random.uniform();
+      for (auto& value : values) value = static_cast<float>((2.0 * random.uniform() - 1.0) * rule.spread);
+      return;
     case Initialization::Kind::normal: break;
   }
   for (std::int64_t i = 0; i < before; ++i) random.normal();
-  for (auto& value : values) value = static_cast<float>(random.normal() * rule.standard_deviation);
+  for (auto& value : values) value = static_cast<float>(random.normal() * rule.spread);
+}
+
+void initialize(const Parameters& parameters, std::uint64_t seed, bool of_adapter, const Sharding& sharding,
+                Executor& executor) {
+  std::uint64_t index = of_adapter ? kAdapterStreams : 0;
+  for (const Parameter& parameter : parameters.list) {
+    if (is_adapter_weight(parameter.name) != of_adapter) continue;
+    if (parameter.is_quantized()) fail("{}: a model from scratch cannot be quantized", parameter.name);
+    const std::uint64_t stream = index++ << 32;
+    const auto tensors = loaded_tensors(executor, parameter, sharding);
+    const auto [first, last] = hull_of(tensors);
+    const std::int64_t first_piece = first / kPiece;
+    parallel_for((last + kPiece - 1) / kPiece - first_piece,
+                 [&, begin_of_all = first, end_of_all = last](std::int64_t offset, int) {
+                   const std::int64_t piece = first_piece + offset;
+                   const std::int64_t begin = std::max(begin_of_all, piece * kPiece);
+                   const std::int64_t end = std::min(end_of_all, (piece + 1) * kPiece);
+                   if (!holds_any(tensors, begin, end)) return;
+                   thread_local std::vector<float> values(kPiece);
+                   const auto drawn = std::span(values).first(static_cast<std::size_t>(end - begin));
+                   draw(parameter.initialization, Random(seed, stream + static_cast<std::uint64_t>(piece)),
+                        begin - piece * kPiece, drawn);
+                   fill(tensors, begin, end, drawn.data(), DType::f32, convert);
+                 });
+  }
 }
 
 }  // namespace
 
-WeightSource match_weights(const WeightFolder& folder, const Parameters& parameters, const ModelConfig& model) {
-  WeightSource source;
+WeightSource match_weights(const WeightFiles& files, const Parameters& parameters, const ModelConfig& model) {
   const std::string prefix = base_model_prefix(model);
-  const bool short_names = lacks_prefix(folder, prefix);
-  const auto name_in_file = [&](const std::string& name) {
-    return short_names && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
-  };
-  std::map<std::string, const Parameter*> by_name;
-  for (const auto& parameter : parameters.list) by_name.emplace(name_in_file(parameter.name), &parameter);
-  std::string missing;
-  std::size_t missing_count = 0;
+  const bool short_names = lacks_prefix(files, prefix);
+  std::vector<NamedParameter> expected;
   for (const auto& parameter : parameters.list) {
-    if (folder.find(name_in_file(parameter.name)) != nullptr) continue;
-    if (missing_count++ == 0) missing = name_in_file(parameter.name);
+    if (is_adapter_weight(parameter.name)) continue;
+    const bool is_short = short_names && parameter.name.starts_with(prefix);
+    expected.push_back({is_short ? parameter.name.substr(prefix.size()) : parameter.name, &parameter});
   }
-  const auto tensors = folder.tensors();
-  const std::string where =
-      tensors.empty() ? "the model folder" : std::filesystem::path(tensors[0]->file).parent_path().string();
-  if (missing_count > 0) {
-    fail("{}: tensor {} is missing{}; config.json asks for {} tensors", where, missing,
-         missing_count > 1 ? fmt::format(" (and {} more)", missing_count - 1) : "", parameters.list.size());
-  }
-  for (const auto* tensor : tensors) {
-    const auto found = by_name.find(tensor->name);
-    if (found == by_name.end()) {
-      if (is_computed_buffer(tensor->name)) continue;
-      if (tensor->name == "lm_head.weight" && model.tie_word_embeddings) {
-        note("{}: lm_head.weight is not read: config.json ties it to the input embedding", tensor->file);
-        continue;
-      }
-      fail("{}: tensor {} is surplus: a {} model with this config.json has no such weight", tensor->file, tensor->name,
-           model.model_type);
-    }
-    const Parameter& parameter = *found->second;
-    if (!is_floating(tensor->dtype) || dtype_bytes(tensor->dtype) < 2) {
-      fail("{}: tensor {} has type {}; expected F32, BF16, F16 or F64", tensor->file, tensor->name,
-           safetensors_name(tensor->dtype));
-    }
-    if (Shape(std::span<const std::int64_t>(tensor->shape)) != parameter.shape) {
-      fail("{}: tensor {} has shape {}; config.json says {}", tensor->file, tensor->name, shape_text(tensor->shape),
-           parameter.shape.text());
-    }
-    source.entries.push_back(
-        {parameter.name, tensor->name, tensor->dtype, std::filesystem::path(tensor->file).filename().string()});
-  }
-  source.is_sharded = !folder.weight_map().empty();
-  return source;
+  const auto is_passed_over = [&](const StoredTensor& tensor) {
+    if (is_computed_buffer(tensor.name)) return true;
+    if (tensor.name != "lm_head.weight" || !model.tie_word_embeddings) return false;
+    note("{}: lm_head.weight is not read: config.json ties it to the input embedding", tensor.file);
+    return true;
+  };
+  return match(files, expected, "config.json", fmt::format("a {} model with this config.json", model.model_type),
+               is_passed_over);
 }
 
-void load_weights(const WeightFolder& folder, const WeightSource& source, const Parameters& parameters,
+WeightSource match_adapter(const WeightFiles& files, const Parameters& parameters, const LoraModules& modules) {
+  std::vector<NamedParameter> expected;
+  for (const auto& parameter : parameters.list) {
+    if (modules.trains(parameter.name)) expected.push_back({modules.saved_name(parameter.name), &parameter});
+  }
+  return match(files, expected, "adapter_config.json", "an adapter with this adapter_config.json",
+               [](const StoredTensor&) { return false; });
+}
+
+void load_weights(const WeightFiles& files, const WeightSource& source, const Parameters& parameters,
                   const Sharding& sharding, Executor& executor) {
-  std::vector<std::byte> piece;  // aligned, and read rather than mapped: a file that shrinks is an error, not a signal
   for (const auto& entry : source.entries) {
-    const StoredTensor& stored = *folder.find(entry.name);
-    const auto tensors = loaded_tensors(executor, *parameters.find(entry.parameter), sharding);
-    const auto [first, last] = hull_of(tensors);
-    for (std::int64_t begin = first; begin < last; begin += kBuffered) {
-      const std::int64_t end = std::min(begin + kBuffered, last);
-      if (!holds_any(tensors, begin, end)) continue;
-      piece.resize(static_cast<std::size_t>(end - begin) * dtype_bytes(stored.dtype));
-      folder.read(stored, static_cast<std::uint64_t>(begin) * dtype_bytes(stored.dtype), piece);
-      fill(tensors, begin, end, piece.data(), stored.dtype, convert_parallel);
+    const Parameter& parameter = *parameters.find(entry.parameter);
+    const StoredTensor& stored = *files.find(entry.name);
+    const auto tensors = loaded_tensors(executor, parameter, sharding);
+    if (!parameter.is_quantized()) {
+      load_plain(files, stored, tensors);
+    } else if (*parameter.storage == stored.dtype) {
+      load_bytes(files, stored, tensors);
+    } else {
+      load_encoded(files, stored, *parameter.storage, tensors);
     }
   }
 }
 
 void initialize_weights(const Parameters& parameters, std::uint64_t seed, const Sharding& sharding,
                         Executor& executor) {
-  for (std::size_t index = 0; index < parameters.list.size(); ++index) {
-    const Parameter& parameter = parameters.list[index];
-    const auto tensors = loaded_tensors(executor, parameter, sharding);
-    const auto [first, last] = hull_of(tensors);
-    const std::int64_t first_piece = first / kPiece;
-    parallel_for((last + kPiece - 1) / kPiece - first_piece, [&, begin_of_all = first, end_of_all = last](
-                                                                 std::int64_t offset, int) {
-      const std::int64_t piece = first_piece + offset;
-      const std::int64_t begin = std::max(begin_of_all, piece * kPiece);
-      const std::int64_t end = std::min(end_of_all, (piece + 1) * kPiece);
-      if (!holds_any(tensors, begin, end)) return;
-      thread_local std::vector<float> values(kPiece);
-      const auto drawn = std::span(values).first(static_cast<std::size_t>(end - begin));
-      draw(parameter.initialization, Random(seed, (std::uint64_t{index} << 32) + static_cast<std::uint64_t>(piece)),
-           begin - piece * kPiece, drawn);
-      fill(tensors, begin, end, drawn.data(), DType::f32, convert);
-    });
-  }
+  initialize(parameters, seed, false, sharding, executor);
+}
+
+void initialize_adapter(const Parameters& parameters, std::uint64_t seed, const Sharding& sharding,
+                        Executor& executor) {
+  initialize(parameters, seed, true, sharding, executor);
 }
 
 WeightSource fresh_source(const Parameters& parameters, DType dtype) {
   WeightSource source;
   for (const auto& parameter : parameters.list) {
+    if (is_adapter_weight(parameter.name)) continue;
     source.entries.push_back({parameter.name, parameter.name, dtype, "model.safetensors"});
+  }
+  return source;
+}
+
+WeightSource fresh_adapter_source(const Parameters& parameters, const LoraModules& modules) {
+  WeightSource source;
+  for (const auto& parameter : parameters.list) {
+    if (!modules.trains(parameter.name)) continue;
+    source.entries.push_back(
+        {parameter.name, modules.saved_name(parameter.name), DType::f32, "adapter_model.safetensors"});
   }
   return source;
 }

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "formats/safetensors.h"
+#include "models/lora.h"
 #include "models/model_config.h"
 #include "program/builder.h"
 #include "program/partition.h"
@@ -29,17 +30,27 @@ struct WeightSource {
 
 /// Checks that the folder holds exactly the model's tensors, with their shapes; throws Error naming what is missing,
 /// surplus or misshapen. Reads no weight.
-WeightSource match_weights(const WeightFolder& folder, const Parameters& parameters, const ModelConfig& model);
+/// An adapter's weights are no part of it.
+WeightSource match_weights(const WeightFiles& files, const Parameters& parameters, const ModelConfig& model);
+
+/// The same of an adapter's file, which holds what the run trains and nothing else, by PEFT's names.
+WeightSource match_adapter(const WeightFiles& files, const Parameters& parameters, const LoraModules& modules);
 
 /// Reads what this rank holds of the weights (and master weights): only these bytes of the files.
-void load_weights(const WeightFolder& folder, const WeightSource& source, const Parameters& parameters,
+/// Quantized weights are decoded, unless the run keeps them so; NF4 is encoded on the way.
+void load_weights(const WeightFiles& files, const WeightSource& source, const Parameters& parameters,
                   const Sharding& sharding, Executor& executor);
 
-/// Fresh weights by each parameter's rule, drawn from (seed, name): the same numbers whatever this rank holds of them.
+/// Fresh weights by each parameter's rule, drawn from the seed and the parameter's place: the same numbers whatever
+/// this rank holds of them, and with an adapter beside them or not.
 void initialize_weights(const Parameters& parameters, std::uint64_t seed, const Sharding& sharding, Executor& executor);
+/// The same of an adapter's weights.
+void initialize_adapter(const Parameters& parameters, std::uint64_t seed, const Sharding& sharding, Executor& executor);
 
 /// How a model from scratch is laid out: one file, every tensor in `dtype`.
 WeightSource fresh_source(const Parameters& parameters, DType dtype);
+/// The same of a fresh adapter.
+WeightSource fresh_adapter_source(const Parameters& parameters, const LoraModules& modules);
 
 /// Bytes that export_weights writes, headers left out.
 std::uint64_t export_bytes(const WeightSource& source, const Parameters& parameters, std::optional<DType> dtype);

@@ -132,6 +132,7 @@ TEST(RunFile, DefaultsAreTheTables) {
   EXPECT_EQ(c.attention_dropout, d.attention_dropout);
   EXPECT_EQ(c.save_steps, d.save_steps);
   EXPECT_EQ(c.save_total_limit, d.save_total_limit);
+  EXPECT_EQ(c.save_keep_steps, d.save_keep_steps);
   EXPECT_EQ(c.save_minutes, d.save_minutes);
   EXPECT_EQ(c.resume_from_checkpoint, d.resume_from_checkpoint);
   EXPECT_EQ(c.report_to_tensorboard, d.report_to_tensorboard);
@@ -273,10 +274,9 @@ TEST(RunFile, ScheduleArgumentsAreChecked) {
 }
 
 TEST(RunFile, AbsentFeaturesAreResolvedButRefusedInOneLineByWhoComputes) {
-  for (const auto* text : {"tensor_parallel: 2", "pipeline_parallel: 2", "context_parallel: 2",
-                           "sequence_parallel: true", "lora: {r: 4}", "load_in_4bit: true", "bnb_4bit_quant_type: nf4",
-                           "train_on: last", "assistant_only_loss: true", "completion_only_loss: true",
-                           "recompute: auto", "memory_budget: 1GiB", "adapter_name_or_path: a", "save_async: true"}) {
+  for (const auto* text :
+       {"tensor_parallel: 2", "pipeline_parallel: 2", "context_parallel: 2", "sequence_parallel: true",
+        "bnb_4bit_quant_type: fp4", "recompute: auto", "memory_budget: 1GiB", "save_async: true"}) {
     const std::string key(text, std::string(text).find(':'));
     const auto run = parse(fmt::format("{{{}, ranks: 2}}", text));
     EXPECT_EQ(run.effective().at(key).at("origin"), "run.yaml:1");
@@ -285,10 +285,21 @@ TEST(RunFile, AbsentFeaturesAreResolvedButRefusedInOneLineByWhoComputes) {
         << text;
   }
   for (const auto* text :
-       {"offload_optimizer: none", "tensor_parallel: 1", "lora: null", "load_in_4bit: false", "train_on: all",
-        "completion_only_loss: false", "zero_stage: 3", "ranks: 2", "reduction: fast"}) {
+       {"offload_optimizer: none", "tensor_parallel: 1", "lora: null", "load_in_4bit: false", "train_on: last",
+        "completion_only_loss: true", "assistant_only_loss: true", "zero_stage: 3", "ranks: 2", "reduction: fast"}) {
     EXPECT_EQ(unsupported_of(parse(text)), "");
   }
+}
+
+TEST(RunFile, ColumnsAreAMapOfNames) {
+  using Columns = std::map<std::string, std::string>;
+  EXPECT_EQ(parse("columns: {prompt: question, completion: answer}").config().columns,
+            (Columns{{"prompt", "question"}, {"completion", "answer"}}));
+  EXPECT_EQ(parse("seed: 1").config().columns, Columns{});
+  EXPECT_EQ(RunFile::parse("seed: 1", "run.yaml", {{"columns.text", "body"}}).config().columns,
+            (Columns{{"text", "body"}}));
+  EXPECT_THAT(error_of("columns: messages"), HasSubstr("columns is \"messages\"; expected a map of names"));
+  EXPECT_THAT(error_of("columns: {text: 3}"), HasSubstr("columns.text is 3; expected text"));
 }
 
 TEST(RunFile, TheLauncherDecidesTheRanks) {

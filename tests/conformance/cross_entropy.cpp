@@ -25,18 +25,27 @@ class LogitRow {
       greatest = std::max(greatest, z.value);
     }
     log_sum_ = greatest + log(sum(vocabulary, [&](std::int64_t v) { return exp(logit(v) - greatest); }));
+    smoothing_ = c.attributes.real("label_smoothing");
+    z_loss_ = c.attributes.real("z_loss");
   }
-  Real loss(std::int64_t label) const { return log_sum_ - logit(label); }
+  /// Cross entropy against (1 - e) onehot + e / V, as transformers' LabelSmoother has it, plus w log^2 Z (PaLM).
+  Real loss(std::int64_t label) const {
+    const auto vocabulary = static_cast<std::int64_t>(logits_.size());
+    const Real even = sum(vocabulary, [&](std::int64_t v) { return log_sum_ - logit(v); }) * (1.0 / vocabulary);
+    return (1.0 - smoothing_) * (log_sum_ - logit(label)) + smoothing_ * even + z_loss_ * (log_sum_ * log_sum_);
+  }
   /// d loss / d product, before the scale and the cap.
   Real gradient(std::int64_t v, std::int64_t label) const {
     const Real p = exp(logit(v) - log_sum_);
-    return (v == label ? p - 1.0 : p) * slopes_[static_cast<std::size_t>(v)];
+    const double target = (v == label ? 1.0 - smoothing_ : 0.0) + smoothing_ / static_cast<double>(logits_.size());
+    return (p - target + 2.0 * z_loss_ * (log_sum_ * p)) * slopes_[static_cast<std::size_t>(v)];
   }
 
  private:
   Real logit(std::int64_t v) const { return logits_[static_cast<std::size_t>(v)]; }
   std::vector<Real> logits_, slopes_;
   Real log_sum_;
+  double smoothing_ = 0.0, z_loss_ = 0.0;
 };
 
 /// Loss and, where asked for, d[t, v] with the gradient scale.
@@ -108,6 +117,27 @@ Case loss_case(Precision p, Extents e, bool transposed, double softcap, double l
           .scalars = {.tokens = e.tokens, .first_micro_batch = first, .gradient_scale = 0.0625f}};
 }
 
+Case with_terms(Case c, double label_smoothing, double z_loss) {
+  c.name += fmt::format(" label_smoothing {} z_loss {}", label_smoothing, z_loss);
+  c.attributes.set("label_smoothing", label_smoothing);
+  c.attributes.set("z_loss", z_loss);
+  return c;
+}
+
+/// The same with a quantized weight, which has no gradient.
+Case with_quantized(Case c, DType type) {
+  c.name += fmt::format(" weight {}", torch_name(type));
+  c.in[1] = random_quantized(type, c.in[1].shape, 2, 0.3);
+  if (c.out.size() > 2) c.out[2] = absent();
+  return c;
+}
+
+/// One case more of each quantized type.
+std::vector<Case> and_quantized(std::vector<Case> cases, const Case& like) {
+  for (const DType type : kQuantized) cases.push_back(with_quantized(like, type));
+  return cases;
+}
+
 Case gradient_case(Precision p, Extents e, bool transposed, double softcap, double logit_scale, Accumulate mode,
                    bool first) {
   Case c = loss_case(p, e, transposed, softcap, logit_scale, first);
@@ -130,20 +160,29 @@ std::vector<Operation> cross_entropy_operations() {
   return {
       {.name = "linear_cross_entropy",
        .cases = [](Precision p) -> std::vector<Case> {
-         return {loss_case(p, {1, 1, 2, 1}, false, 0.0, 1.0, true),
-                 loss_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, false),
-                 loss_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, true),
-                 loss_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, false)};
+         return and_quantized(
+             {loss_case(p, {1, 1, 2, 1}, false, 0.0, 1.0, true), loss_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, false),
+              loss_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, true),
+              loss_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, false),
+              with_terms(loss_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, false), 0.1, 0.0),
+              with_terms(loss_case(p, {13, 20, 101, 16}, false, 0.0, 0.5, false), 0.0, 1e-2),
+              with_terms(loss_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, true), 0.2, 1e-2)},
+             loss_case(p, {13, 64, 37, 4}, false, 0.0, 1.0, false));
        },
        .reference = loss_reference,
        .large = [](Precision p) { return loss_case(p, kLarge, false, 0.0, 1.0, true); },
        .flops = [](const Case&) { return products(1.0); }},
       {.name = "linear_cross_entropy_gradient",
        .cases = [](Precision p) -> std::vector<Case> {
-         return {gradient_case(p, {1, 1, 2, 1}, false, 0.0, 1.0, Accumulate::overwrite, true),
-                 gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::add, false),
-                 gradient_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, Accumulate::add_after_first, true),
-                 gradient_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, Accumulate::add_after_first, false)};
+         return and_quantized(
+             {gradient_case(p, {1, 1, 2, 1}, false, 0.0, 1.0, Accumulate::overwrite, true),
+              gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::add, false),
+              gradient_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, Accumulate::add_after_first, true),
+              gradient_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, Accumulate::add_after_first, false),
+              with_terms(gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true), 0.1, 0.0),
+              with_terms(gradient_case(p, {13, 20, 101, 16}, false, 0.0, 0.5, Accumulate::overwrite, true), 0.0, 1e-2),
+              with_terms(gradient_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, Accumulate::overwrite, true), 0.2, 1e-2)},
+             gradient_case(p, {13, 64, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true));
        },
        .reference = gradient_reference,
        .objective = loss_objective,

@@ -12,10 +12,12 @@ Outputs embedding_reference(const Case& c) {
 
 Outputs embedding_backward_reference(const Case& c) {
   const std::int64_t hidden = c.in[1].shape[1], tokens = c.in[1].shape[0];
+  const auto padding = static_cast<double>(c.attributes.integer("padding_id", -1));
   return {elements(c.out[0].shape.elements(), [&](std::int64_t i) {
     const double id = static_cast<double>(i / hidden);
-    return initial(c, 0, i) +
-           sum(tokens, [&](std::int64_t t) { return c.in[0][t] == id ? c.in[1][t * hidden + i % hidden] : 0.0; });
+    return initial(c, 0, i) + sum(tokens, [&](std::int64_t t) {
+             return c.in[0][t] == id && id != padding ? c.in[1][t * hidden + i % hidden] : 0.0;
+           });
   })};
 }
 
@@ -25,7 +27,12 @@ double embedding_objective(const Case& c) {
                      .out = {output(DType::f64, c.in[1].shape)},
                      .attributes = {},
                      .scalars = {}};
-  return inner_product(c.in[1], embedding_reference(forward)[0]);
+  Operand dy = c.in[1];  // without what padding would pass on
+  for (std::int64_t i = 0; i < dy.shape.elements(); ++i) {
+    if (c.in[0][i / dy.shape[1]] == static_cast<double>(c.attributes.integer("padding_id", -1)))
+      dy.values[static_cast<std::size_t>(i)] = 0.0;
+  }
+  return inner_product(dy, embedding_reference(forward)[0]);
 }
 
 Case embedding_case(Precision p, std::int64_t tokens, std::int64_t vocabulary, std::int64_t hidden) {
@@ -36,14 +43,52 @@ Case embedding_case(Precision p, std::int64_t tokens, std::int64_t vocabulary, s
           .scalars = {.tokens = tokens}};
 }
 
+Case quantized_case(Precision p, DType type) {
+  Case c = embedding_case(p, 13, 11, 64);
+  c.name += fmt::format(" weight {}", torch_name(type));
+  c.in[1] = random_quantized(type, c.in[1].shape, 2);
+  return c;
+}
+
 Case embedding_backward_case(Precision p, std::int64_t tokens, std::int64_t vocabulary, std::int64_t hidden,
-                             Accumulate mode, bool first) {
-  return {.name = fmt::format("T {} V {} H {} accumulate {}", tokens, vocabulary, hidden, static_cast<int>(mode)),
+                             Accumulate mode, bool first, std::int64_t padding_id = -1) {
+  return {.name = fmt::format("T {} V {} H {} accumulate {} padding {}", tokens, vocabulary, hidden,
+                              static_cast<int>(mode), padding_id),
           .in = {random_ids({tokens}, vocabulary, 1), random(p.activation, {tokens, hidden}, 2)},
           .out = {gradient_output(p, {vocabulary, hidden}, mode, first, 3)},
-          .attributes = {{"accumulate", static_cast<std::int64_t>(mode)}},
+          .attributes = {{"accumulate", static_cast<std::int64_t>(mode)}, {"padding_id", padding_id}},
           .scalars = {.tokens = tokens, .first_micro_batch = first},
           .unseen = {random(p.activation, {vocabulary, hidden}, 4)}};
+}
+
+Outputs neftune_reference(const Case& c) {
+  const std::int64_t hidden = c.in[0].shape[1], quads = (hidden + 3) / 4;
+  const auto stream = static_cast<std::uint64_t>(c.attributes.integer("stream"));
+  return {elements(c.in[0].shape.elements(), [&](std::int64_t i) {
+    const std::int64_t t = i / hidden, column = i % hidden;
+    std::int64_t document = 0;
+    while (c.in[1][document + 1] <= static_cast<double>(t)) ++document;
+    const double length = c.in[1][document + 1] - c.in[1][document];
+    const double magnitude = c.attributes.real("alpha") / std::sqrt(length * static_cast<double>(hidden));
+    const auto words = philox(c.scalars.seed, static_cast<std::uint64_t>(t * quads + column / 4),
+                              (stream << 40) ^ c.scalars.micro_batch);
+    const double u = uniform_from(words[static_cast<std::size_t>(column % 4)]);
+    return c.in[0][i] + stored(DType::f32, magnitude) * Real(2.0 * u - 1.0);
+  })};
+}
+
+/// Documents of those lengths, and room for more of them.
+Case neftune_case(Precision p, const std::vector<double>& lengths, std::int64_t hidden) {
+  std::vector<double> starts = {0.0};
+  for (const double length : lengths) starts.push_back(starts.back() + length);
+  const auto tokens = static_cast<std::int64_t>(starts.back());
+  starts.insert(starts.end(), 3, 0.0);
+  const auto documents = static_cast<std::int64_t>(lengths.size());
+  return {.name = fmt::format("documents {} T {} H {}", documents, tokens, hidden),
+          .in = {random(p.activation, {tokens, hidden}, 1), given(DType::i32, {documents + 4}, starts)},
+          .out = {output(p.activation, {tokens, hidden})},
+          .attributes = {{"alpha", 5.0}, {"stream", (std::int64_t{1} << 24) - 1}},
+          .scalars = {.tokens = tokens, .documents = documents, .seed = 77, .micro_batch = 12}};
 }
 
 /// Of `count` matrices [T, H]: rows of the table that no token names stay untouched.
@@ -58,7 +103,10 @@ std::vector<Operation> embedding_operations() {
   return {
       {.name = "embedding",
        .cases = [](Precision p) -> std::vector<Case> {
-         return {embedding_case(p, 1, 1, 1), embedding_case(p, 130, 11, 33), embedding_case(p, 5, 300, 256)};
+         std::vector<Case> cases = {embedding_case(p, 1, 1, 1), embedding_case(p, 130, 11, 33),
+                                    embedding_case(p, 5, 300, 256)};
+         for (const DType type : kQuantized) cases.push_back(quantized_case(p, type));
+         return cases;
        },
        .reference = embedding_reference,
        .large = [](Precision p) { return embedding_case(p, 8192, 32768, 2048); },
@@ -66,7 +114,7 @@ std::vector<Operation> embedding_operations() {
       {.name = "embedding_backward",
        .cases = [](Precision p) -> std::vector<Case> {
          return {embedding_backward_case(p, 1, 1, 1, Accumulate::overwrite, true),
-                 embedding_backward_case(p, 130, 11, 33, Accumulate::add, true),
+                 embedding_backward_case(p, 130, 11, 33, Accumulate::add, true, 7),
                  embedding_backward_case(p, 40, 30, 300, Accumulate::add_after_first, true),
                  embedding_backward_case(p, 40, 30, 129, Accumulate::add_after_first, false)};
        },
@@ -75,6 +123,16 @@ std::vector<Operation> embedding_operations() {
        .derivatives = {{.output = 0, .input = 2}},
        .large = [](Precision p) { return embedding_backward_case(p, 8192, 32768, 2048, Accumulate::add, true); },
        .bytes = [](const Case& c) { return rows_bytes(c, 1.0) + 8.0 * static_cast<double>(c.in[1].shape.elements()); }},
+      {.name = "neftune",
+       .cases = [](Precision p) -> std::vector<Case> {
+         return {neftune_case(p, {1}, 1), neftune_case(p, {3, 20, 1}, 37), neftune_case(p, {130, 7}, 256)};
+       },
+       .reference = neftune_reference,
+       .aliases = {{{.output = 0, .input = 0}}},
+       .large =
+           [](Precision p) {
+             return neftune_case(p, {4096, 4096}, 2048);
+           }},
   };
 }
 

@@ -59,6 +59,8 @@ void write_element(DType dtype, std::byte* to, double value) {
   if (dtype == DType::i32) {
     const auto number = static_cast<std::int32_t>(value);
     std::memcpy(to, &number, sizeof(number));
+  } else if (dtype == DType::u8) {
+    *to = static_cast<std::byte>(value);
   } else {
     convert(&value, DType::f64, to, dtype, 1);
   }
@@ -92,11 +94,13 @@ InstructionSetLimit::~InstructionSetLimit() { hwy::GetChosenTarget().Update(hwy:
 
 Memory::Memory(const Operand& operand, bool is_input)
     : dtype_(operand.dtype),
-      size_(operand.present ? static_cast<std::size_t>(operand.shape.elements()) * dtype_bytes(operand.dtype) : 0),
+      size_(operand.present ? static_cast<std::size_t>(storage_bytes(operand.dtype, operand.shape.elements())) : 0),
       offset_(kGuard),
       bytes_(size_ + 3 * kGuard, kGuardByte) {
   offset_ += (64 - reinterpret_cast<std::uintptr_t>(bytes_.data() + offset_) % 64) % 64;
-  if (operand.values.empty()) {
+  if (!operand.stored.empty()) {
+    std::copy(operand.stored.begin(), operand.stored.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset_));
+  } else if (operand.values.empty()) {
     HEDDLE_CHECK(!is_input || size_ == 0);
     std::fill_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset_), size_, kPoison);
   } else {
@@ -132,6 +136,7 @@ double Memory::element(std::int64_t i) const {
     std::memcpy(&number, from, sizeof(number));
     return number;
   }
+  if (dtype_ == DType::u8) return static_cast<double>(std::to_integer<int>(*from));
   double value = 0.0;
   convert(from, dtype_, &value, DType::f64, 1);
   return value;

@@ -89,6 +89,19 @@ Case linear_backward_weight_case(Precision p, Extents e, bool transposed, bool h
           .unseen = {random(a, e.weight(transposed), 5), random(a, {e.outputs}, 6)}};
 }
 
+/// The cases, and of some quantized types one more each, whose weight has rows of 64 elements.
+std::vector<Case> with_quantized(std::vector<Case> cases, Case (*make)(Precision, bool transposed), Precision p) {
+  for (const DType type : kQuantized) {
+    for (const bool transposed : {false, true}) {
+      Case c = make(p, transposed);
+      c.name += fmt::format(" weight {}", torch_name(type));
+      c.in[1] = random_quantized(type, c.in[1].shape, 2);
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
+}
+
 /// Sum of dy * linear(x, weight, bias), and of addend * x.
 double objective(const Case& c, const Operand& dy, const Operand& x, const Operand& weight, const Operand& bias,
                  const Operand& addend) {
@@ -113,9 +126,16 @@ std::vector<Operation> linear_operations() {
   return {
       {.name = "linear",
        .cases = [](Precision p) -> std::vector<Case> {
-         return {linear_case(p, {1, 1, 1}, false, false, false), linear_case(p, {13, 37, 29}, false, true, true),
-                 linear_case(p, {65, 130, 33}, true, false, true), linear_case(p, {1, 300, 97}, false, true, false),
-                 linear_case(p, {7, 64, 256}, true, true, false)};
+         std::vector<Case> cases = {
+             linear_case(p, {1, 1, 1}, false, false, false), linear_case(p, {13, 37, 29}, false, true, true),
+             linear_case(p, {65, 130, 33}, true, false, true), linear_case(p, {1, 300, 97}, false, true, false),
+             linear_case(p, {7, 64, 256}, true, true, false)};
+         return with_quantized(
+             std::move(cases),
+             [](Precision q, bool transposed) {
+               return linear_case(q, transposed ? Extents{13, 37, 64} : Extents{13, 64, 37}, transposed, true, true);
+             },
+             p);
        },
        .reference = linear_reference,
        .aliases = {{{.output = 0, .input = 3}}},
@@ -123,10 +143,17 @@ std::vector<Operation> linear_operations() {
        .flops = large_flops},
       {.name = "linear_backward_input",
        .cases = [](Precision p) -> std::vector<Case> {
-         return {linear_backward_input_case(p, {1, 1, 1}, false, false),
-                 linear_backward_input_case(p, {13, 37, 29}, false, true),
-                 linear_backward_input_case(p, {65, 33, 130}, true, true),
-                 linear_backward_input_case(p, {5, 97, 300}, true, false)};
+         std::vector<Case> cases = {linear_backward_input_case(p, {1, 1, 1}, false, false),
+                                    linear_backward_input_case(p, {13, 37, 29}, false, true),
+                                    linear_backward_input_case(p, {65, 33, 130}, true, true),
+                                    linear_backward_input_case(p, {5, 97, 300}, true, false)};
+         return with_quantized(
+             std::move(cases),
+             [](Precision q, bool transposed) {
+               return linear_backward_input_case(q, transposed ? Extents{13, 37, 64} : Extents{13, 64, 37}, transposed,
+                                                 true);
+             },
+             p);
        },
        .reference = linear_backward_input_reference,
        .aliases = {{{.output = 0, .input = 2}}},

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "quantize/decode.h"
+#include "quantize/nf4.h"
 
 namespace heddle::conformance {
 
@@ -50,6 +52,22 @@ Operand random(DType dtype, Shape shape, std::uint64_t stream, double scale) {
   constexpr std::size_t kDrawn = std::size_t{1} << 20;
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = i < kDrawn ? scale * draw.normal() : values[i - kDrawn];
   return given(dtype, shape, std::move(values));
+}
+
+Operand random_quantized(DType dtype, Shape shape, std::uint64_t stream, double scale) {
+  const Operand plain = random(DType::f32, shape, stream, scale);
+  const std::int64_t elements = shape.elements();
+  std::vector<float> values(plain.values.begin(), plain.values.end());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(storage_bytes(dtype, elements)));
+  if (dtype == DType::nf4 || dtype == DType::nf4_double) {
+    Nf4Encoder encoder(dtype, elements, bytes);
+    encoder.encode(0, values);
+    encoder.finish();
+  } else {
+    encode(dtype, values.data(), elements, bytes.data());
+  }
+  decode(dtype, bytes.data(), elements, 0, elements, values.data());
+  return {.dtype = dtype, .shape = shape, .values = {values.begin(), values.end()}, .stored = std::move(bytes)};
 }
 
 Operand random_ids(Shape shape, std::int64_t bound, std::uint64_t stream) {
@@ -102,9 +120,9 @@ double initial(const Case& c, std::size_t output, std::int64_t i) { return case_
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = [] {
     std::vector<Operation> list;
-    for (auto* topic :
-         {embedding_operations, norm_operations, activation_operations, elementwise_operations, optimizer_operations,
-          linear_operations, position_operations, attention_operations, cross_entropy_operations}) {
+    for (auto* topic : {embedding_operations, norm_operations, activation_operations, elementwise_operations,
+                        optimizer_operations, update_operations, linear_operations, position_operations,
+                        attention_operations, cross_entropy_operations, dora_operations}) {
       for (Operation& operation : topic()) list.push_back(std::move(operation));
     }
     return list;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,8 @@ struct Operand {
   Shape shape;
   std::vector<double> values;  ///< representable in dtype; empty: NaN everywhere (outputs that must be overwritten)
   bool present = true;
-  bool compared = true;  ///< false: workspace, whose contents mean nothing
+  bool compared = true;                ///< false: workspace, whose contents mean nothing
+  std::vector<std::byte> stored = {};  ///< the bytes of a quantized operand; `values` are what they stand for
 
   double operator[](std::int64_t i) const { return values[static_cast<std::size_t>(i)]; }
 };
@@ -81,6 +83,10 @@ struct Operation {
 Operand random(DType dtype, Shape shape, std::uint64_t stream, double scale = 1.0);
 /// Values given in double, rounded to `dtype`.
 Operand given(DType dtype, Shape shape, std::vector<double> values);
+/// A quantized input: normal numbers times `scale`, encoded.
+Operand random_quantized(DType dtype, Shape shape, std::uint64_t stream, double scale = 1.0);
+/// Types of random_quantized(): one of each way of keeping scales.
+inline constexpr DType kQuantized[] = {DType::q4_0, DType::q5_1, DType::q8_0, DType::nf4, DType::nf4_double};
 /// Whole numbers below `bound`.
 Operand random_ids(Shape shape, std::int64_t bound, std::uint64_t stream);
 /// An output that is overwritten.
@@ -112,10 +118,12 @@ std::vector<Operation> norm_operations();
 std::vector<Operation> activation_operations();
 std::vector<Operation> elementwise_operations();
 std::vector<Operation> optimizer_operations();
+std::vector<Operation> update_operations();
 std::vector<Operation> linear_operations();
 std::vector<Operation> position_operations();
 std::vector<Operation> attention_operations();
 std::vector<Operation> cross_entropy_operations();
+std::vector<Operation> dora_operations();
 const std::vector<Operation>& operations();
 
 }  // namespace heddle::conformance

@@ -14,7 +14,7 @@ struct Piece {
 /// The largest aligned powers of two that make up the piece's blocks, each summed in f64: the bound is of f64 too.
 Outputs sum_of_squares_reference(const Case& c) {
   const std::int64_t elements = c.attributes.integer("elements"), n = c.in[0].shape.elements();
-  const std::int64_t block = elements < 16384 ? 16 : 1024;
+  const std::int64_t block = elements < 4096 ? 16 : elements < 16384 ? 256 : 1024;
   std::int64_t at = c.attributes.integer("begin") / block;
   const std::int64_t first = at, end = at + (n + block - 1) / block;
   Outputs outputs(1);

@@ -39,7 +39,7 @@ double operand_bytes(const Case& c) {
   double total = 0.0;
   const auto add = [&](const Operand& operand, double times) {
     if (operand.present) {
-      total += times * static_cast<double>(operand.shape.elements()) * static_cast<double>(dtype_bytes(operand.dtype));
+      total += times * static_cast<double>(storage_bytes(operand.dtype, operand.shape.elements()));
     }
   };
   for (const Operand& operand : c.in) add(operand, 1.0);

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -341,8 +342,61 @@ TEST_F(DatasetTest, FilesFollowOneAnother) {
   ASSERT_EQ(data.num_rows(), 3);
   EXPECT_THAT(data.example(2).input_ids, ElementsAre(5, 6));
   EXPECT_THAT(data.source(2), testing::EndsWith("b.jsonl:1"));
-  options_.files[1].weight = 0.5;
-  EXPECT_THROW(Dataset::load(options_, nullptr), Error);
+}
+
+TEST_F(DatasetTest, AWeightIsHowOftenAnEpochTakesAFilesRows) {
+  std::string many;
+  for (int i = 0; i < 10; ++i) many += fmt::format("{{\"input_ids\": [{}, {}]}}\n", i, i);
+  options_.files = {{write("a.jsonl", "{\"input_ids\": [21, 21]}\n{\"input_ids\": [22, 22]}\n"), 2.5},
+                    {write("b.jsonl", many), 0.3}};
+  const auto first_ids = [&](const Dataset& data) {
+    std::vector<std::int32_t> ids;
+    for (std::int64_t i = 0; i < data.num_rows(); ++i) {
+      const auto input_ids = row(data, i).input_ids;
+      ids.insert(ids.end(), input_ids.begin(), input_ids.end());
+    }
+    return ids;
+  };
+  const Dataset data = Dataset::load(options_, nullptr);
+  EXPECT_EQ(data.num_examples(), 12);  // of the files
+  EXPECT_THAT(first_ids(data), ElementsAre(21, 22, 21, 22, 21, 0, 3, 6));
+  EXPECT_THAT(data.source(7), testing::EndsWith("b.jsonl:7"));
+  options_.packing = true;
+  const Dataset packed = Dataset::load(options_, nullptr);
+  EXPECT_EQ(packed.num_rows(), 1);
+  EXPECT_THAT(first_ids(packed), ElementsAre(21, 22, 21, 22, 21, 0, 3, 6));
+  for (const double weight : {0.0, -1.0, 1e30, std::numeric_limits<double>::quiet_NaN()}) {
+    options_.files[0].weight = weight;
+    EXPECT_THROW(Dataset::load(options_, nullptr), Error) << weight;
+  }
+}
+
+TEST_F(DatasetTest, AWeightOfPackedTextIsInPositions) {
+  options_.packing = true;
+  options_.max_length = 4;
+  options_.files = {{write("a.jsonl", "{\"text\": \"ab\"}\n{\"text\": \"cd\"}"), 1.5},  // 4 positions
+                    {write("b.jsonl", "{\"text\": \"x\"}"), 2.0}};                      // 1 position
+  const Dataset data = Dataset::load(options_, &tokenizer_);
+  ASSERT_EQ(data.num_rows(), 2);
+  EXPECT_THAT(row(data, 0).input_ids, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(row(data, 1).input_ids, ElementsAre(1, 2, 24, 24));
+  EXPECT_THAT(row(data, 1).labels, ElementsAre(2, kEos, kEos, kEos));
+  EXPECT_THAT(row(data, 1).document_starts, ElementsAre(0, 2, 3, 4));
+}
+
+TEST_F(DatasetTest, FoldersAreReadInTheOrderOfPaths) {
+  std::filesystem::create_directories(folder_ / "rows" / "deep");
+  write("rows/b.jsonl", "{\"text\": \"b\"}\n");
+  write("rows/deep/c.txt", "c");
+  write("rows/a.json", "[{\"text\": \"a\"}]");
+  write("rows/README.md", "no data");
+  write("rows/.hidden.jsonl", "no data");
+  options_.files = {{(folder_ / "rows").string(), 1.0}};
+  testing::internal::CaptureStderr();
+  const Dataset data = Dataset::load(options_, &tokenizer_);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1 file is no data file and passed over"));
+  ASSERT_EQ(data.num_rows(), 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(data.example(i).input_ids.front(), i + 1);
 }
 
 TEST_F(DatasetTest, PackingIsTheDefaultForPlainTextAlone) {

@@ -13,11 +13,13 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Optional;
 
-Row parse(std::string_view text) { return parse_row({text, 7}, 30); }
+Row parse(std::string_view text, const ColumnNames& columns = {}, bool has_chat_template = true) {
+  return parse_row({text, 7}, {30, columns, has_chat_template});
+}
 
-std::string error_of(std::string_view text) {
+std::string error_of(std::string_view text, const ColumnNames& columns = {}, bool has_chat_template = true) {
   try {
-    parse(text);
+    parse(text, columns, has_chat_template);
   } catch (const RowError& error) {
     return fmt::format("{}: {}", error.line(), error.what());
   }
@@ -72,13 +74,148 @@ TEST(RowParser, FieldsOfTheWrongTypeAreNamed) {
 
 TEST(RowParser, RowsWithoutAKnownFieldSayWhatTheyHave) {
   EXPECT_EQ(error_of(R"({"txet": "a"})"),
-            "7: no field to train on, found txet; expected text or input_ids; did you mean text?");
+            "7: no field to train on, found txet; expected text, input_ids, messages, conversations, prompt and "
+            "completion, or instruction and output; did you mean text?");
   EXPECT_THAT(error_of("{}"), HasSubstr("the row is empty"));
   EXPECT_THAT(error_of(R"({"labels": [1]})"), HasSubstr("found labels"));
-  EXPECT_THAT(error_of(R"({"messages": []})"), HasSubstr("rows with messages are not supported yet"));
-  EXPECT_THAT(error_of(R"({"prompt": "a", "completion": "b"})"), HasSubstr("rows with prompt are not supported yet"));
   EXPECT_THAT(error_of(R"({"text": "a", "input_ids": [1]})"), HasSubstr("both text and input_ids"));
   EXPECT_THAT(error_of(R"({"text": "a", "labels": [1]})"), HasSubstr("labels without input_ids"));
+}
+
+TEST(RowParser, FieldsThatOtherDataSetsUseAreNamedWithTheColumnsThatWouldReadThem) {
+  EXPECT_THAT(error_of(R"({"question": "a", "answer": "b"})"),
+              HasSubstr("; columns: {prompt: question, completion: answer} would name them"));
+  EXPECT_THAT(error_of(R"({"instruction": "a", "response": "b"})"),
+              HasSubstr("; columns: {output: response} would name it"));
+  EXPECT_THAT(error_of(R"({"conversation": []})"), HasSubstr("; columns: {messages: conversation} would name it"));
+  EXPECT_THAT(error_of(R"({"body": "a"})"), HasSubstr("; columns: {text: body} would name it"));
+}
+
+TEST(RowParser, FormatsAreRecognisedByTheirFields) {
+  EXPECT_EQ(parse(R"({"text": "a"})").format, RowFormat::text);
+  EXPECT_EQ(parse(R"({"input_ids": [1]})").format, RowFormat::input_ids);
+  EXPECT_EQ(parse(R"({"messages": [{"role": "user", "content": "a"}]})").format, RowFormat::messages);
+  EXPECT_EQ(parse(R"({"conversations": [{"role": "user", "content": "a"}]})").format, RowFormat::messages);
+  EXPECT_EQ(parse(R"({"conversations": [{"from": "human", "value": "a"}]})").format, RowFormat::sharegpt);
+  EXPECT_EQ(parse(R"({"messages": [{"from": "human", "value": "a"}]})").format, RowFormat::sharegpt);
+  EXPECT_EQ(parse(R"({"instruction": "a", "output": "b"})").format, RowFormat::alpaca);
+  EXPECT_EQ(parse(R"({"prompt": "a", "completion": "b"})").format, RowFormat::pair);
+  EXPECT_EQ(
+      parse(R"({"prompt": [{"role": "user", "content": "a"}], "completion": [{"role": "assistant", "content": "b"}]})")
+          .format,
+      RowFormat::chat_pair);
+  EXPECT_THAT(error_of(R"({"prompt": "a", "completion": [{"role": "assistant", "content": "b"}]})"),
+              HasSubstr("expected two strings, or two lists of messages"));
+}
+
+TEST(RowParser, TheMostSpecificFormatIsTakenUnlessAColumnSaysOtherwise) {
+  const std::string row = R"({"instruction": "a", "output": "b", "text": "rendered", "id": 3})";
+  EXPECT_EQ(parse(row).format, RowFormat::alpaca);
+  EXPECT_THAT(parse(row).ignored_fields, ElementsAre("text", "id"));
+  EXPECT_EQ(parse(row, {{"text", "text"}}).text, "rendered");
+  EXPECT_THAT(parse(row, {{"text", "text"}}).ignored_fields, ElementsAre("instruction", "output", "id"));
+}
+
+TEST(RowParser, ColumnsRenameFieldsOfTheFile) {
+  const Row row =
+      parse(R"({"chat": [{"role": "user", "content": "a"}], "messages": 3, "text": null})", {{"messages", "chat"}});
+  EXPECT_EQ(row.conversation->messages.dump(), R"([{"role":"user","content":"a"}])");
+  EXPECT_THAT(row.ignored_fields, ElementsAre("messages", "text"));
+  EXPECT_EQ(parse(R"({"q": "a", "a": "b"})", {{"prompt", "q"}, {"completion", "a"}}).pair->completion, "b");
+  EXPECT_THROW(check_columns({{"mesages", "chat"}}), Error);
+  EXPECT_THROW(check_columns({{"prompt", "a"}, {"completion", "a"}}), Error);
+}
+
+TEST(RowParser, MessagesAreKeptAsTheyAreButForTheirWeights) {
+  const Row row = parse(
+      R"({"messages": [{"role": "user", "content": "a", "name": "n"}, {"role": "assistant", "content": null, "weight": 0,
+          "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": {}}}]},
+          {"role": "assistant", "content": "b", "train": true}],
+          "tools": [{"type": "function", "function": {"name": "f"}}], "chat_template_kwargs": {"thinking": true}})");
+  const auto& conversation = *row.conversation;
+  EXPECT_EQ(conversation.messages.dump(),
+            R"([{"role":"user","content":"a","name":"n"},{"role":"assistant","content":null,)"
+            R"("tool_calls":[{"type":"function","function":{"name":"f","arguments":{}}}]},)"
+            R"({"role":"assistant","content":"b"}])");
+  EXPECT_THAT(conversation.weights, ElementsAre(std::nullopt, Optional(false), Optional(true)));
+  EXPECT_EQ(conversation.tools.dump(), R"([{"type":"function","function":{"name":"f"}}])");
+  EXPECT_EQ(conversation.variables.dump(), R"({"thinking":true})");
+}
+
+TEST(RowParser, FaultsOfMessagesAreNamedByTheirPlace) {
+  EXPECT_EQ(error_of(R"({"messages": []})"), "7: messages is empty; expected at least one message");
+  EXPECT_EQ(error_of(R"({"messages": null})"), "7: messages is null; expected a list of messages");
+  EXPECT_EQ(error_of(R"({"messages": "hi"})"), "7: messages is \"hi\"; expected a list of messages");
+  EXPECT_THAT(error_of(R"({"messages": [3]})"), HasSubstr("messages[0] is 3; expected an object"));
+  EXPECT_EQ(error_of(R"({"messages": [{"content": "a"}]})"), "7: messages[0] has no role");
+  EXPECT_EQ(error_of(R"({"messages": [{"role": "user"}]})"), "7: messages[0] has no content");
+  EXPECT_THAT(error_of(R"({"messages": [{"role": 3, "content": "a"}]})"), HasSubstr("messages[0].role is 3;"));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": 3}]})"), HasSubstr("messages[0].content is 3;"));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]})"),
+              HasSubstr("expected text alone"));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": "a", "weight": 0.5}]})"),
+              HasSubstr("messages[0].weight is 0.5; expected 0, 1, false or true"));
+  EXPECT_THAT(error_of(R"({"conversations": [{"from": "martian", "value": "a"}]})"),
+              HasSubstr("conversations[0].from is martian; expected human, gpt,"));
+}
+
+TEST(RowParser, ShareGptBecomesMessagesWithCallsAndTools) {
+  const Row row = parse(
+      R"({"system": "be kind", "conversations": [{"from": "human", "value": "a"},
+          {"from": "function_call", "value": "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"},
+          {"from": "observation", "value": "3"}, {"from": "gpt", "value": "b"}],
+          "tools": "[{\"name\": \"f\", \"parameters\": {}}]"})");
+  EXPECT_EQ(
+      row.conversation->messages.dump(),
+      R"([{"role":"system","content":"be kind"},{"role":"user","content":"a"},)"
+      R"({"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":{"x":1}}}]},)"
+      R"({"role":"tool","content":"3"},{"role":"assistant","content":"b"}])");
+  EXPECT_EQ(row.conversation->tools.dump(), R"([{"type":"function","function":{"name":"f","parameters":{}}}])");
+  EXPECT_EQ(parse(R"({"conversations": [{"from": "human", "value": "a"}], "tools": ""})").conversation->tools, nullptr);
+}
+
+TEST(RowParser, ContentInPartsWithValuesIsJoined) {
+  const Row row = parse(
+      R"({"messages": [{"role": "user", "content": [{"type": "text", "value": "a"}, {"type": "text", "value": "b"}], "loss_weight": 0.0},
+          {"role": "assistant", "content": [{"type": "reasoning", "value": "r"}, {"type": "text", "value": "c"}], "loss_weight": 1.0}]})");
+  EXPECT_EQ(row.conversation->messages.dump(),
+            R"([{"role":"user","content":"ab"},{"role":"assistant","content":"c","reasoning_content":"r"}])");
+  EXPECT_THAT(row.conversation->weights, ElementsAre(Optional(false), Optional(true)));
+}
+
+TEST(RowParser, AlpacaIsAPromptAndCompletionOfMessages) {
+  const Row row = parse(R"({"instruction": "i", "input": "j", "output": "o", "system": "s", "history": [["a", "b"]]})");
+  EXPECT_EQ(row.conversation->messages.dump(),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
+            R"({"role":"user","content":"i\nj"},{"role":"assistant","content":"o"}])");
+  EXPECT_EQ(row.conversation->prompt_messages, 4u);
+}
+
+// The texts of the data set that its authors published, field `text`.
+TEST(RowParser, AlpacaWithoutATemplateIsTheTextItsAuthorsTrainedOn) {
+  const Row bare = parse(R"({"instruction": "Say hi.", "input": "", "output": "hi"})", {}, false);
+  EXPECT_EQ(bare.pair->prompt,
+            "Below is an instruction that describes a task. Write a response that appropriately completes the "
+            "request.\n\n### Instruction:\nSay hi.\n\n### Response:\n");
+  EXPECT_EQ(bare.pair->completion, "hi");
+  const Row with_input = parse(R"({"instruction": "Add.", "input": "1 2", "output": "3"})", {}, false);
+  EXPECT_EQ(with_input.pair->prompt,
+            "Below is an instruction that describes a task, paired with an input that provides further context. Write "
+            "a response that appropriately completes the request.\n\n### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### "
+            "Response:\n");
+  EXPECT_THAT(error_of(R"({"instruction": "a", "output": "b", "history": []})", {}, false),
+              HasSubstr("history needs a chat template"));
+}
+
+TEST(RowParser, PreferencesAreKnownAndRefusedByName) {
+  EXPECT_THAT(error_of(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"), HasSubstr("preference pairs"));
+  EXPECT_THAT(error_of(R"({"chosen": [{"role": "user", "content": "b"}], "rejected": []})"),
+              HasSubstr("rejected is empty"));
+  EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": "a"}], "label": true})"), HasSubstr("(KTO)"));
+  EXPECT_EQ(
+      parse(R"({"messages": [{"role": "user", "content": "a"}], "label": true})", {{"messages", "messages"}}).format,
+      RowFormat::messages);
+  EXPECT_EQ(parse(R"({"messages": [{"role": "user", "content": "a"}], "label": "spam"})").format, RowFormat::messages);
 }
 
 TEST(RowParser, OnlyStrictJsonIsRead) {
@@ -113,9 +250,10 @@ TEST(RowParser, ErrorsInARowOfSeveralLinesNameTheLineOfTheFault) {
 TEST(RowParser, OutsideTextInMessagesIsShortAndPrintable) {
   const std::string error =
       error_of("{\"text\": \"a\", \"" + std::string(1000, 'k') + "\": 1, \"" + std::string(1000, 'k') + "\": 1}");
-  EXPECT_LT(error.size(), 120u);
+  EXPECT_LT(error.size(), 160u);
   EXPECT_EQ(error_of("{\"\\u001b[31m\\n\": 1}"),
-            "7: no field to train on, found \\x1b[31m\\x0a; expected text or input_ids");
+            "7: no field to train on, found \\x1b[31m\\x0a; expected text, input_ids, messages, conversations, prompt "
+            "and completion, or instruction and output");
 }
 
 struct Cut {
@@ -212,7 +350,12 @@ TEST(RowRecords, FormatsGoByExtension) {
   EXPECT_EQ(data_format("b.json"), DataFormat::json);
   EXPECT_EQ(data_format("b.txt"), DataFormat::plain_text);
   EXPECT_EQ(data_format("b"), DataFormat::plain_text);
-  EXPECT_THROW(data_format("b.jsonl.gz"), Error);
+  EXPECT_EQ(data_format("b.jsonl.gz"), DataFormat::json_lines);
+  EXPECT_EQ(data_format("b.json.zst"), DataFormat::json);
+  EXPECT_EQ(data_format("b.txt.gz"), DataFormat::plain_text);
+  for (const char* path : {"b.parquet", "b.parquet.gz", "b.jsonl.xz", "b.jsonl.gz.zst", "b.gguf"}) {
+    EXPECT_THROW(data_format(path), Error) << path;
+  }
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "formats/pickle.h"
 #include "formats/safetensors.h"
+#include "torch_files.h"
 
 namespace heddle {
 namespace {
@@ -64,6 +65,42 @@ TEST(TorchFile, WhatIsNoDictionaryOfTensorsIsRefused) {
   }
 }
 
+std::string error_of_file(const fs::path& path) {
+  try {
+    TorchFile(path).verify();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "none";
+}
+
+TEST(TorchFile, AFlippedBitIsFoundWhereTheFileHasChecksums) {
+  const fs::path path = fs::temp_directory_path() / ("heddle-crc-" + std::to_string(::getpid()) + ".bin");
+  torch_files::TorchArchive archive;
+  const std::string value =
+      torch_files::dict({{"a", archive.flat({1.5f, 2.5f})}, {"b", archive.flat({3.5f, 4.5f, 5.5f})}});
+  for (const bool has_crc : {true, false}) {  // torch.serialization.set_crc32_options
+    const std::string whole = archive.bytes(value, has_crc);
+    const auto flip = [&](std::string_view near) {
+      std::string bytes = whole;
+      bytes[bytes.find(near)] ^= 1;
+      std::ofstream(path, std::ios::binary) << bytes;
+      return error_of_file(path);
+    };
+    std::ofstream(path, std::ios::binary) << whole;
+    EXPECT_EQ(error_of_file(path), "none");
+    const float second = 4.5f;
+    const std::string in_weights(reinterpret_cast<const char*>(&second), 4);
+    if (has_crc) {
+      EXPECT_THAT(flip(in_weights), testing::AllOf(HasSubstr(path.filename().string()), HasSubstr("data/1")));
+      EXPECT_THAT(flip("cpu"), testing::AllOf(HasSubstr("data.pkl"), HasSubstr("CRC-32")));
+    } else {
+      EXPECT_EQ(flip(in_weights), "none");
+    }
+  }
+  fs::remove(path);
+}
+
 bool is_dict(std::string_view name) { return name == "collections OrderedDict"; }
 
 Pickle parse(std::string_view text) { return {text, "file.bin", is_dict}; }
@@ -96,6 +133,25 @@ TEST(PickleData, ValuesAreReadByTheirOpcodes) {
   EXPECT_EQ(pickle.at(pickle.at(pickle.root().items[3]).items[0]).number, 3);
 }
 
+TEST(PickleData, ObjectsOfAllowedClassesAreWrittenDown) {
+  const std::function<bool(std::string_view)> all = [](std::string_view) { return true; };
+  // pickle.dumps of an object whose __dict__ is {"scale": 7}, protocol 2
+  const Pickle pickle(
+      "\x80\x02" + torch_files::object(torch_files::global("m", "Scaler"), torch_files::dict({{"scale", "K\x07"}})) +
+          ".",
+      "file.bin", all);
+  ASSERT_EQ(pickle.root().kind, Pickle::Kind::record);
+  ASSERT_EQ(pickle.root().items.size(), 3);
+  EXPECT_EQ(pickle.at(pickle.root().items[0]).text, "m Scaler");
+  const auto& state = pickle.at(pickle.root().items[2]);
+  ASSERT_NE(pickle.find(state, "scale"), nullptr);
+  EXPECT_EQ(pickle.find(state, "scale")->number, 7);
+  EXPECT_EQ(pickle.find(state, "other"), nullptr);
+  EXPECT_EQ(pickle.find(pickle.root(), "scale"), nullptr);
+  EXPECT_THROW(Pickle("\x80\x02K\x01)\x81.", "file.bin", all), Error);  // of no class
+  EXPECT_THROW(Pickle("\x80\x02K\x01}b.", "file.bin", all), Error);     // a state of a number
+}
+
 TEST(PickleData, NamesThatAreNotAllowedAreRefusedWhereTheyStand) {
   using std::string_view_literals::operator""sv;
   EXPECT_THAT(error_of("\x80\x02"
@@ -106,7 +162,7 @@ TEST(PickleData, NamesThatAreNotAllowedAreRefusedWhereTheyStand) {
 
 TEST(PickleData, WhatOnlyProgramsNeedIsRefused) {
   using std::string_view_literals::operator""sv;
-  for (const auto text : {"\x80\x02(X\x01\x00\x00\x00xios\nsystem\n."sv, "\x80\x02\x82\x01."sv, "\x80\x02)\x81."sv})
+  for (const auto text : {"\x80\x02(X\x01\x00\x00\x00xios\nsystem\n."sv, "\x80\x02\x82\x01."sv, "\x80\x02(o."sv})
     EXPECT_THAT(error_of(text), testing::AllOf(HasSubstr("file.bin"), HasSubstr("opcode"))) << text;
 }
 

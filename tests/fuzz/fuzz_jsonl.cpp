@@ -53,7 +53,7 @@ void require(bool condition) {
 void compare_with_parse_json(const Record& record) {
   std::optional<Row> row;
   try {
-    row = parse_row(record, kVocab);
+    row = parse_row(record, {.vocab_size = kVocab});
   } catch (const RowError& error) {
     const std::string_view text = error.what();
     require(!text.empty() && text.find('\n') == std::string_view::npos && error.line() >= record.line);
@@ -63,6 +63,11 @@ void compare_with_parse_json(const Record& record) {
   require(value.is_object());
   if (row->text) require(value.at("text").get<std::string>() == *row->text);
   if (row->input_ids) require(value.at("input_ids").get<std::vector<std::int32_t>>() == *row->input_ids);
+  if (row->pair && row->format == RowFormat::pair) require(value.at("prompt") == row->pair->prompt);
+  if (row->conversation) {
+    require(!row->conversation->messages.empty());
+    require(row->conversation->weights.size() == row->conversation->messages.size());
+  }
   if (row->labels) require(value.at("labels").get<std::vector<std::int32_t>>() == *row->labels);
 }
 

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Writes seed corpora and dictionaries for the fuzzers of JSON, JSON Lines, safetensors, model configs, run files, tokenizers and SentencePiece files.
+"""Writes seed corpora and dictionaries for the fuzzers of JSON, JSON Lines, safetensors, GGUF, model configs, run files, tokenizers, SentencePiece
+files, pickles and PyTorch files.
 
 Usage: make_seeds.py FOLDER; then fuzz_NAME FOLDER/NAME -dict=FOLDER/NAME.dict
 """
+import collections
+import io
 import json
 import os
+import pickle
 import re
 import struct
 import sys
+import zipfile
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "granite",
             "smollm3")
@@ -80,6 +85,30 @@ def safetensors_seeds():
         text = json.dumps(header).encode()
         yield b"\0" + struct.pack("<Q", len(text)) + text + bytes(size)
         yield b"\1" + text + bytes(size)
+
+
+def gguf_seeds():
+    """After a first byte (1: the metadata is written again too), files with every kind of value and blocks of many types."""
+    def text(value):
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    values = [(0, b"\1"), (1, b"\xff"), (2, b"\1\0"), (3, b"\1\0"), (4, struct.pack("<I", 7)), (5, struct.pack("<i", -7)), (6, struct.pack("<f", 0.5)),
+              (7, b"\1"), (8, text("hello")), (10, struct.pack("<Q", 1 << 40)), (11, struct.pack("<q", -1)), (12, struct.pack("<d", 0.1)),
+              (9, struct.pack("<IQ", 4, 2) + bytes(8)), (9, struct.pack("<IQ", 8, 2) + text("a") + text("")), (9, struct.pack("<IQ", 7, 2) + b"\1\0"),
+              (9, struct.pack("<IQ", 6, 1) + struct.pack("<f", 1e30)), (9, struct.pack("<IQ", 9, 1) + struct.pack("<IQ", 0, 0))]
+    types = {0: (1, 4), 1: (1, 2), 2: (32, 18), 8: (32, 34), 12: (256, 144), 14: (256, 210), 16: (256, 66), 23: (256, 136), 30: (1, 2)}
+    for first, pairs in ((1, values[:16]), (0, values[:4]), (0, values[16:]), (1, [])):
+        for alignment in (32, 8):
+            extra = [] if alignment == 32 else [(4, struct.pack("<I", alignment))]
+            keys = ["key.%d" % i for i in range(len(pairs))] + ["general.alignment"] * len(extra)
+            head = b"GGUF" + struct.pack("<IQQ", 3, len(types), len(keys))
+            head += b"".join(text(k) + struct.pack("<I", kind) + raw for k, (kind, raw) in zip(keys, pairs + extra))
+            body = b""
+            for kind, (block, size) in types.items():
+                head += text("t%d" % kind) + struct.pack("<IQQIQ", 2, block, 2, kind, len(body))
+                body += bytes(range(size)) * 2
+                body += bytes(-len(body) % alignment)
+            yield bytes([first]) + head + bytes(-len(head) % alignment) + body
 
 
 def jsonl_seeds():
@@ -179,6 +208,78 @@ def sentencepiece_seeds():
     yield b"AA== 0\nAQ== 1\n"
 
 
+class Plain:
+    """Pickles as a class's objects do: __new__, then the state."""
+
+
+class Tensor:
+    """Pickles as PyTorch's tensors do, its storage outside the pickle."""
+
+    def __init__(self, key, count, shape):
+        self.key, self.count, self.shape = key, count, shape
+
+
+class TorchPickler(pickle._Pickler):
+    """Writes the names that PyTorch and DeepSpeed write, neither of which is needed for it."""
+
+    def save(self, value, save_persistent_id=True):
+        if isinstance(value, Tensor):
+            strides = [1] * len(value.shape)
+            for axis in range(len(value.shape) - 1, 0, -1):
+                strides[axis - 1] = strides[axis] * value.shape[axis]
+            self.write(b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\n")
+            for part in (value.key, "cpu", value.count):
+                self.save(part)
+            self.write(b"tQ")
+            for part in (0, value.shape, tuple(strides), False):
+                self.save(part)
+            self.write(b"ccollections\nOrderedDict\n)RtR")
+        elif isinstance(value, Plain):
+            self.write(b"cdeepspeed.runtime.fp16.loss_scaler\nLossScaler\n)\x81")
+            self.save(vars(value))
+            self.write(b"b")
+        else:
+            super().save(value, save_persistent_id)
+
+
+def pickled(value, protocol=2):
+    out = io.BytesIO()
+    TorchPickler(out, protocol).dump(value)
+    return out.getvalue()
+
+
+def torch_values():
+    plain = Plain()
+    plain.cur_scale = 1
+    group = Tensor("0", 6, (6,))
+    yield 0, {"a": Tensor("0", 6, (2, 3)), "b": Tensor("0", 6, (6,))}
+    yield 0, {"state_dict": collections.OrderedDict(a=Tensor("0", 6, (1, 6)))}
+    yield 1, {"module": {"ids": Tensor("0", 6, (6,))}, "buffer_names": ["ids"], "param_shapes": [{"w": (2, 3)}], "shared_params": {"v": "w"},
+              "frozen_param_shapes": {"f": (6,)}, "frozen_param_fragments": {"f": group}, "ds_version": "0.19", "x": [plain, 1.5, None, True, 2 ** 40]}
+    for stage, key, base in ((1, "single_partition_of_fp32_groups", "base_optimizer_state"), (3, "fp32_flat_groups", "optimizer_state_dict")):
+        yield 2, {"optimizer_state_dict": {"zero_stage": stage, "partition_count": [2] if stage == 1 else 2, key: [group], "loss_scaler": plain,
+                                           base: {"state": {0: {"exp_avg": group, "exp_avg_sq": group, "step": 3}}}, "param_alignment_paddings": [[0, 1]]}}
+
+
+def pickle_seeds():
+    for _, value in torch_values():
+        yield b"\0" + pickled(value)
+    for protocol in (2, 3, 4, 5):
+        yield b"\1" + pickle.dumps({"a": [1, -2, 300, 70000, 2 ** 63, 1.5, True, None, "\u00e9", b"bytes"], "b": ((), (1,), (1, 2), (1, 2, 3), (1, 2, 3, 4))}, protocol)
+
+
+def torch_file_seeds():
+    storage = struct.pack("<6f", *range(6))
+    for kind, value in torch_values():
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+            for name, data in (("data.pkl", pickled(value)), ("byteorder", b"little"), ("data/0", storage), ("version", b"3\n")):
+                archive.writestr("a/" + name, data)
+        yield bytes([kind]) + out.getvalue()
+        yield (bytes([kind]) + b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19." + pickled(1001) + pickled({"little_endian": True})
+               + pickled(value) + pickled(["0"]) + struct.pack("<q", 6) + storage)
+
+
 def strings_of(value):
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -197,15 +298,18 @@ def main():
     dictionaries = {
         "json": ["NaN", "-Infinity", "null", "true", "false", "1e999", "\\ud800"],
         "safetensors": ["dtype", "shape", "data_offsets", "__metadata__", "F32", "BF16", "F8_E4M3", "BOOL", "U8"],
+        "gguf": ["GGUF", "general.alignment", "key.0"],
         "jsonl": ["text", "input_ids", "labels", "-100", "messages", "null", "true", "1e3", "\\ud800"],
         "model_config": words,
         "run_file": sorted({word for text in RUN_FILES for word in re.findall(r"[A-Za-z_]+", text)}),
         "tokenizer": sorted({*strings_of(MODELS), *strings_of(STEPS)} - {"", " "}),
+        "pickle": ["collections", "OrderedDict", "key"],
+        "torch_file": ["PK", "data.pkl", "torch", "FloatStorage", "Size", "storage", "module", "param_shapes", "zero_stage"],
         "sentencepiece": ["<unk>", "<s>", "<0x41>", "ab", "bb"],
     }
-    corpora = {"json": json_seeds(), "safetensors": safetensors_seeds(), "model_config": model_config_seeds(),
+    corpora = {"json": json_seeds(), "safetensors": safetensors_seeds(), "gguf": gguf_seeds(), "model_config": model_config_seeds(),
                "tokenizer": tokenizer_seeds(), "jsonl": jsonl_seeds(), "run_file": RUN_FILES,
-               "sentencepiece": sentencepiece_seeds()}
+               "sentencepiece": sentencepiece_seeds(), "pickle": pickle_seeds(), "torch_file": torch_file_seeds()}
     for name, seeds in corpora.items():
         os.makedirs(os.path.join(folder, name), exist_ok=True)
         for i, seed in enumerate(seeds):

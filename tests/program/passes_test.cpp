@@ -221,7 +221,7 @@ TEST(Allocate, BuffersThatLiveAtOnceNeverOverlap) {
         std::pair{RecomputeMode::selective, true}, std::pair{RecomputeMode::full, false}}) {
     Parameters parameters;
     StepProgram program = trained(parameters, mode, one_micro_batch);
-    StepProgram norm = make_norm_program(parameters), update = make_adamw_program(parameters, DType::f32, {});
+    StepProgram norm = make_norm_program(parameters), update = make_optimizer_program(parameters, DType::f32);
     const MemoryPlan plan = allocate({&program, &norm, &update}, 4096);
     for (const auto* p : {&program, &norm, &update}) {
       for (std::size_t i = 0; i < p->buffers.size(); ++i) {
@@ -250,7 +250,7 @@ TEST(Allocate, TheBillAddsUpAndCountsWhatTheoryCounts) {
   StepProgram program = toy::forward(parameters, 32, DType::bf16);
   differentiate(program);
   accumulate(program);
-  StepProgram norm = make_norm_program(parameters), update = make_adamw_program(parameters, DType::bf16, {});
+  StepProgram norm = make_norm_program(parameters), update = make_optimizer_program(parameters, DType::bf16);
   const Bill bill = allocate({&program, &norm, &update}, 4096).device;
   std::uint64_t sum = 0;
   for (const auto bytes : bill.at_peak) sum += bytes;
@@ -269,7 +269,7 @@ TEST(Allocate, TheOnlyMicroBatchsGradientsTakeMemoryFromTheirFirstWriterOn) {
   for (const bool one_micro_batch : {false, true}) {
     Parameters parameters;
     StepProgram program = trained(parameters, RecomputeMode::none, one_micro_batch);
-    StepProgram norm = make_norm_program(parameters), update = make_adamw_program(parameters, DType::f32, {});
+    StepProgram norm = make_norm_program(parameters), update = make_optimizer_program(parameters, DType::f32);
     const Bill bill = allocate({&program, &norm, &update}, 0).device;
     peak[one_micro_batch] = bill.peak;
     EXPECT_EQ(bill.greatest[static_cast<std::size_t>(BufferClass::gradients)],
@@ -325,7 +325,8 @@ TEST(Allocate, AnInputThatIsNeededLaterIsNotOverwritten) {
 TEST(OptimizerPrograms, DecayFallsOnMatricesAlone) {
   Parameters parameters;
   toy::forward(parameters);
-  const StepProgram update = make_adamw_program(parameters, DType::f32, {.weight_decay = 0.1});
+  parameters.optimizer.weight_decay = 0.1;
+  const StepProgram update = make_optimizer_program(parameters, DType::f32);
   for (const auto& instruction : update.instructions) {
     const std::string& label = update.at(instruction.outputs[0]).label;
     const bool is_matrix = parameters.find(label)->shape.rank() >= 2;
@@ -336,8 +337,8 @@ TEST(OptimizerPrograms, DecayFallsOnMatricesAlone) {
 TEST(OptimizerPrograms, MasterWeightsAreSeparateOnlyBelowF32) {
   Parameters parameters;
   toy::forward(parameters);
-  EXPECT_EQ(make_adamw_program(parameters, DType::f32, {}).find_persistent(master_label("embed")), -1);
-  EXPECT_GE(make_adamw_program(parameters, DType::bf16, {}).find_persistent(master_label("embed")), 0);
+  EXPECT_EQ(make_optimizer_program(parameters, DType::f32).find_persistent(master_label("embed")), -1);
+  EXPECT_GE(make_optimizer_program(parameters, DType::bf16).find_persistent(master_label("embed")), 0);
 }
 
 }  // namespace

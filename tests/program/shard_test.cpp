@@ -20,7 +20,7 @@ Compiled compile(const Sharding& sharding, DType type = DType::bf16) {
   accumulate(c.step);
   shard(c.step, sharding);
   c.norm = make_norm_program(c.parameters, sharding);
-  c.update = make_adamw_program(c.parameters, type, {}, sharding);
+  c.update = make_optimizer_program(c.parameters, type, sharding);
   c.plan = allocate({&c.step, &c.norm, &c.update}, 4096);
   return c;
 }

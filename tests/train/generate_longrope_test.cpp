@@ -32,7 +32,7 @@ struct Text {
 Text text_after(const std::vector<std::int32_t>& prompt, std::int64_t new_tokens, bool with_limits) {
   const ModelConfig model = longrope_model();
   const auto length = static_cast<std::int64_t>(prompt.size());
-  const CompiledRun compiled = compile_generation(model, DType::f32, length, length + new_tokens, threads());
+  const CompiledRun compiled = compile_generation(model, {}, DType::f32, length, length + new_tokens, threads());
   Executor executor(compiled.program_list(), compiled.plan, cpu::find_kernel, compiled.threads);
   initialize_weights(compiled.parameters, 5, compiled.sharding, executor);
   const TensorView logits = executor.persistent(labels::logits);

@@ -44,7 +44,7 @@ RunConfig run_of(const Layout& layout) {
 }
 
 CompiledRun compile(const Layout& layout, int rank, const char* config = kConfig) {
-  return compile_training(parse_model_config(config, "config.json"), run_of(layout), {16, 2}, std::nullopt, rank);
+  return compile_training(parse_model_config(config, "config.json"), run_of(layout), {}, {16, 2}, std::nullopt, rank);
 }
 
 /// What one rank holds, and who it is.
@@ -201,7 +201,7 @@ TEST_F(Weights, ACheckpointOfAnyLayoutLoadsIntoAnyOther) {
     for (const auto& layout : kLayouts) {
       on_ranks(layout, [&](Rank& rank) {
         const Checkpoint checkpoint = open_checkpoint(folder_ / fmt::format("checkpoint-{}", i), rank.communicator);
-        require_same_model(checkpoint, rank.compiled.parameters);
+        require_same_model(checkpoint, rank.compiled.parameters, "");
         restore_tensors(checkpoint, rank.compiled.parameters, rank.compiled.sharding, rank.executor);
         float tensor_number = 0;
         for (const auto& tensor : state_tensors(rank.executor, rank.compiled.parameters, rank.compiled.sharding)) {
@@ -241,7 +241,8 @@ TEST_F(Weights, ACheckpointOfAnotherModelIsRefusedByName) {
     std::string config = kConfig;
     config.replace(config.find(from), from.size(), to);
     const auto compiled = compile({}, 0, config.c_str());
-    EXPECT_THAT([&] { require_same_model(checkpoint, compiled.parameters); }, ThrowsMessage<Error>(HasSubstr(text)));
+    EXPECT_THAT([&] { require_same_model(checkpoint, compiled.parameters, ""); },
+                ThrowsMessage<Error>(HasSubstr(text)));
   };
   refuses("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "model.layers.2.");
   refuses("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "model.layers.1.");

@@ -27,18 +27,6 @@ struct Keeping {
   float factor;             // 1 / (1 - p)
 };
 
-/// Four vectors of words, one a group of four neighbouring elements; `counter` belongs to the first group.
-HWY_INLINE void draw_words(const Keeping& keeping, std::uint64_t counter, std::uint32_t* words) {
-  const WordTag d;
-  const auto low = static_cast<std::uint32_t>(counter), high = static_cast<std::uint32_t>(counter >> 32);
-  auto word0 = hn::Add(hn::Set(d, low), hn::Iota(d, 0u));
-  const auto carry = hn::RebindMask(d, hn::Lt(word0, hn::Set(d, low)));
-  auto word1 = hn::Add(hn::Set(d, high), hn::IfThenElseZero(carry, hn::Set(d, 1u)));
-  WordVector word2, word3;
-  philox(d, keeping.key, keeping.counter_high, word0, word1, word2, word3);
-  hn::StoreInterleaved4(word0, word1, word2, word3, d, words);
-}
-
 template <typename T>
 void drop_row(const Keeping& keeping, std::uint64_t counter, std::int64_t width, const T* x, T* y) {
   const FloatTag d;
@@ -53,7 +41,7 @@ void drop_row(const Keeping& keeping, std::uint64_t counter, std::int64_t width,
     return hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(upper, below)), hn::Mul(value, factor));
   };
   for (std::int64_t begin = 0; begin < width; begin += 4 * lanes, counter += static_cast<std::uint64_t>(lanes)) {
-    draw_words(keeping, counter, drawn);
+    draw_words(keeping.key, keeping.counter_high, counter, drawn);
     const std::int64_t end = std::min(begin + 4 * lanes, width);
     std::int64_t i = begin;
     for (; i + lanes <= end; i += lanes) store(keep(load(d, x + i), drawn + (i - begin)), d, y + i);

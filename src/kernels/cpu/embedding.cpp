@@ -1,6 +1,6 @@
-// y[t,:] = weight[ids[t],:]. Overwrites y. The backward adds dy[t,:] to dweight[ids[t],:]; in overwrite mode all of
-// dweight is zeroed first. Rows are added in the order of the stream, for slices of columns in parallel: no atomics,
-// and the same bits for any number of threads.
+// y[t,:] = weight[ids[t],:], decoded where the weight is quantized. Overwrites y. The backward adds dy[t,:] to
+// dweight[ids[t],:], but for ids[t] = padding_id; in overwrite mode all of dweight is zeroed first. Rows are added in
+// the order of the stream, for slices of columns in parallel: no atomics, and the same bits for any number of threads.
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/quantized.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,6 +21,7 @@ void embedding_backward(const KernelCall& call) {
   const TensorView& dweight = call.out[0];
   const auto* ids = call.in[0].as<const std::int32_t>();
   const std::int64_t tokens = dy.shape.rows(), hidden = dy.shape.back();
+  const std::int64_t padding_id = call.attributes.integer("padding_id", -1);
   if (!adds(call)) {
     for_each_block(dweight.elements(), kElementsPerBlock, [&](std::int64_t begin, std::int64_t count) {
       std::memset(dweight.as<float>() + begin, 0, static_cast<std::size_t>(count) * sizeof(float));
@@ -29,7 +31,33 @@ void embedding_backward(const KernelCall& call) {
     using A = std::remove_pointer_t<decltype(type)>;
     for_each_block(hidden, kColumns, [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
       for (std::int64_t t = 0; t < tokens; ++t) {
+        if (ids[t] == padding_id) continue;
         add_to(count, dy.as<const A>() + t * hidden + begin, dweight.as<float>() + ids[t] * hidden + begin);
+      }
+    });
+  });
+}
+
+/// y[t,:] = weight[ids[t],:], decoded a piece of a row at a time.
+void decode_rows(const std::int32_t* ids, const TensorView& weight, const TensorView& y) {
+  constexpr std::int64_t kPiece = 1024;
+  const QuantizedTensor tensor = {weight.dtype, weight.as<const std::byte>(), weight.elements()};
+  const DecodeRun decode = quantized_decoder(weight.dtype);
+  const std::int64_t hidden = y.shape.back();
+  with_element_type(y.dtype, [&](auto* type) {
+    using A = std::remove_pointer_t<decltype(type)>;
+    for_each_block(y.shape.rows(), rows_per_block(hidden), [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
+      HWY_ALIGN float values[kPiece];
+      for (std::int64_t t = begin; t < begin + count; ++t) {
+        for (std::int64_t i = 0; i < hidden; i += kPiece) {
+          const std::int64_t there = std::min(kPiece, hidden - i);
+          A* to = y.as<A>() + t * hidden + i;
+          decode(tensor, ids[t] * hidden + i, there, values);
+          for_each_vector(there, [&](std::int64_t at, auto extent) HWY_ATTR {
+            const FloatTag d;
+            store(load(d, values + at, extent), d, to + at, extent);
+          });
+        }
       }
     });
   });
@@ -41,6 +69,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heddle::cpu {
 HWY_EXPORT(embedding_backward);
+HWY_EXPORT(decode_rows);
 
 void embedding(const KernelCall& call) {
   const TensorView& weight = call.in[1];
@@ -53,6 +82,7 @@ void embedding(const KernelCall& call) {
       fail("embedding: token {} of the stream has id {}; the vocabulary has {} entries", t, ids[t], vocabulary);
     }
   }
+  if (is_quantized(weight.dtype)) return HWY_DYNAMIC_DISPATCH(decode_rows)(ids, weight, y);
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(y.dtype)) * y.shape.back();
   for_each_block(tokens, rows_per_block(y.shape.back()), [&](std::int64_t begin, std::int64_t count) {
     for (std::int64_t t = begin; t < begin + count; ++t) {

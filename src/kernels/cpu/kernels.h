@@ -7,6 +7,7 @@ namespace heddle::cpu {
 
 void embedding(const KernelCall& call);
 void embedding_backward(const KernelCall& call);
+void neftune(const KernelCall& call);
 void linear(const KernelCall& call);
 void linear_backward_input(const KernelCall& call);
 void linear_backward_weight(const KernelCall& call);
@@ -31,11 +32,21 @@ void split(const KernelCall& call);
 void concat(const KernelCall& call);
 void linear_cross_entropy(const KernelCall& call);
 void linear_cross_entropy_gradient(const KernelCall& call);
+void dora_norm(const KernelCall& call);
+void dora_scale(const KernelCall& call);
+void dora_scale_backward(const KernelCall& call);
 void select_last(const KernelCall& call);
 void kv_append(const KernelCall& call);
 void accumulate_gradient(const KernelCall& call);
 void sum_of_squares(const KernelCall& call);
 void gradient_norm(const KernelCall& call);
 void adamw(const KernelCall& call);
+void adamw_8bit(const KernelCall& call);
+void lion(const KernelCall& call);
+void sgd(const KernelCall& call);
+void muon_momentum(const KernelCall& call);
+void newton_schulz(const KernelCall& call);
+void adafactor(const KernelCall& call);
+void descend(const KernelCall& call);
 
 }  // namespace heddle::cpu

@@ -132,7 +132,7 @@ void layer_norm_backward(const KernelCall& call) {
       }
     });
   });
-  add_partial_sums(weight_sums, blocks, hidden, adds(call), dweight.as<float>());
+  if (dweight.present()) add_partial_sums(weight_sums, blocks, hidden, adds(call), dweight.as<float>());
   if (dbias.present()) add_partial_sums(bias_sums, blocks, hidden, adds(call), dbias.as<float>());
 }
 

@@ -1,6 +1,6 @@
 // y = x W^T + bias + residual, x [T,I], W [O,I] (transposed: x W with W [I,O]), y [T,O].
 // Backward: dx = dy W + addend overwrites dx; dW = dy^T x (transposed: x^T dy) and dbias = column sums of dy overwrite
-// or add, as the call says. T*I*O multiply-adds each.
+// or add, as the call says. T*I*O multiply-adds each. W may be quantized in y and dx.
 #include "base/error.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul.h"
@@ -8,11 +8,9 @@
 namespace heddle::cpu {
 namespace {
 
-MatrixOperand rows_of(const TensorView& tensor) { return row_major(tensor.data, tensor.dtype, tensor.shape.back()); }
-
 /// The weight as [outputs, inputs].
 MatrixOperand weight_of(const TensorView& weight, bool is_transposed) {
-  return is_transposed ? transposed(rows_of(weight)) : rows_of(weight);
+  return is_transposed ? transposed(row_major(weight)) : row_major(weight);
 }
 
 /// A product whose C is the whole of `c`; `c`'s leading extents are its rows.
@@ -42,7 +40,7 @@ void linear(const KernelCall& call) {
   const TensorView &x = call.in[0], &weight = call.in[1], &bias = call.in[2], &residual = call.in[3];
   const bool is_transposed = call.attributes.integer("transposed") != 0;
   MatrixProduct product =
-      product_into(call.out[0], x.shape.back(), rows_of(x), transposed(weight_of(weight, is_transposed)));
+      product_into(call.out[0], x.shape.back(), row_major(x), transposed(weight_of(weight, is_transposed)));
   product.bias = bias.data;
   product.bias_dtype = bias.dtype;
   set_addend(product, residual);
@@ -52,7 +50,7 @@ void linear(const KernelCall& call) {
 void linear_backward_input(const KernelCall& call) {
   const TensorView &dy = call.in[0], &weight = call.in[1], &addend = call.in[2];
   const bool is_transposed = call.attributes.integer("transposed") != 0;
-  MatrixProduct product = product_into(call.out[0], dy.shape.back(), rows_of(dy), weight_of(weight, is_transposed));
+  MatrixProduct product = product_into(call.out[0], dy.shape.back(), row_major(dy), weight_of(weight, is_transposed));
   set_addend(product, addend);
   matmul(product, call.scratch);
 }
@@ -63,13 +61,15 @@ void linear_backward_weight(const KernelCall& call) {
   const bool is_transposed = call.attributes.integer("transposed") != 0;
   const std::int64_t tokens = dy.shape.rows();
   const auto &left = is_transposed ? x : dy, &right = is_transposed ? dy : x;
-  MatrixProduct product = product_into(dweight, tokens, transposed(rows_of(left)), rows_of(right));
-  if (adds(call)) set_addend(product, dweight);
-  matmul(product, call.scratch);
+  if (dweight.present()) {
+    MatrixProduct product = product_into(dweight, tokens, transposed(row_major(left)), row_major(right));
+    if (adds(call)) set_addend(product, dweight);
+    matmul(product, call.scratch);
+  }
   if (dbias.present()) {
     // Column sums are a product with a row of ones.
     const float one = 1.0f;
-    MatrixProduct sums = product_into(dbias, tokens, MatrixOperand{&one, DType::f32, 0, 0}, rows_of(dy));
+    MatrixProduct sums = product_into(dbias, tokens, MatrixOperand{&one, DType::f32, 0, 0}, row_major(dy));
     if (adds(call)) set_addend(sums, dbias);
     matmul(sums, call.scratch);
   }

@@ -1,9 +1,11 @@
 // The last projection and the cross entropy in one, a chunk of tokens at a time, so that logits [T,V] never exist:
-//   l = x W^T    z = c tanh(s l / c), or s l without softcap    loss = sum of (log sum_j exp z_j - z_label)
-//   d = g (softmax(z) - onehot) (1 - (z/c)^2) s    dx = d W    dW (+)= d^T x
-// with s logit_scale, c softcap and g gradient_scale; x [T,H], W [V,H] (transposed: [H,V]). Logits and d are f32 in the
-// workspace [chunk,V], the second in place of the first. Rows with label -100 have no loss and zero d. loss and
-// dx are overwritten; dW as the call says. T*H*V multiply-adds for the loss, three times that with gradients.
+//   l = x W^T    z = c tanh(s l / c), or s l without softcap    L = log sum_j exp z_j
+//   loss = sum of (L - (1-e) z_label - e mean_j z_j + w L^2)
+//   d = g ((1 + 2 w L) softmax(z) - (1-e) onehot - e/V) (1 - (z/c)^2) s    dx = d W    dW (+)= d^T x
+// with s logit_scale, c softcap, e label_smoothing, w z_loss and g gradient_scale; x [T,H], W [V,H] (transposed:
+// [H,V]). Without smoothing and z-loss: L - z_label, and softmax(z) - onehot. Logits and d are f32 in the workspace
+// [chunk,V], the second in place of the first. Rows with label -100 have no loss and zero d. loss and dx are
+// overwritten; dW as the call says. T*H*V multiply-adds for the loss, three times that with gradients.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -33,6 +35,7 @@ struct LogitRow {
   float scale, cap;  ///< cap 0: none
   bool with_gradient;
   float gradient_scale;
+  double smoothing, z_loss;
 };
 
 }  // namespace
@@ -96,26 +99,46 @@ double sum_of_exponentials(const LogitRow& row, float greatest, bool replaces) {
   return sum;
 }
 
+/// Mean of z, added up in double.
+double mean_logit(const LogitRow& row) {
+  const hn::ScalableTag<double> wide;
+  const hn::Rebind<float, hn::ScalableTag<double>> narrow;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
+  auto sums = hn::Zero(wide);
+  std::int64_t j = 0;
+  for (; j + lanes <= row.vocabulary; j += lanes)
+    sums = hn::Add(sums, hn::PromoteTo(wide, hn::LoadU(narrow, row.values + j)));
+  double sum = hn::GetLane(hn::SumOfLanes(wide, sums));
+  for (; j < row.vocabulary; ++j) sum += static_cast<double>(row.values[j]);
+  return sum / static_cast<double>(row.vocabulary);
+}
+
 /// Replaces the exponentials, or with a cap z, by the gradient with respect to l.
-void differentiate_row(const LogitRow& row, float greatest, double sum, double z_label) {
+void differentiate_row(const LogitRow& row, float greatest, double sum, double z_label, double log_sum) {
   const FloatTag d;
   const double outer = static_cast<double>(row.gradient_scale) * static_cast<double>(row.scale);
+  const double of_sum = 1.0 + 2.0 * row.z_loss * log_sum;
+  const double of_each = row.smoothing / static_cast<double>(row.vocabulary);
   const double p_label = std::exp(z_label - static_cast<double>(greatest)) / sum;
-  const auto factor = hn::Set(d, static_cast<float>(outer / sum));
+  const auto factor = hn::Set(d, static_cast<float>(outer * of_sum / sum));
+  const auto even = hn::Set(d, static_cast<float>(outer * of_each));
   double slope = 1.0;
   if (row.cap == 0.0f) {
-    map(row.vocabulary, row.values, row.values, [&](FloatTag, FloatVector e) HWY_ATTR { return hn::Mul(e, factor); });
+    map(row.vocabulary, row.values, row.values,
+        [&](FloatTag, FloatVector e) HWY_ATTR { return hn::Sub(hn::Mul(e, factor), even); });
   } else {
     const auto shift = hn::Set(d, greatest), one = hn::Set(d, 1.0f);
     const auto inverse_cap = hn::Set(d, 1.0f / row.cap);
     map(row.vocabulary, row.values, row.values, [&](FloatTag, FloatVector z) HWY_ATTR {
       const auto t = hn::Mul(z, inverse_cap);
-      return hn::Mul(hn::Mul(exp(d, hn::Sub(z, shift)), factor), hn::NegMulAdd(t, t, one));
+      const auto of_z = hn::Sub(hn::Mul(exp(d, hn::Sub(z, shift)), factor), even);
+      return hn::Mul(of_z, hn::NegMulAdd(t, t, one));
     });
     const double t = z_label / static_cast<double>(row.cap);
     slope = 1.0 - t * t;
   }
-  row.values[row.label] = static_cast<float>((p_label - 1.0) * outer * slope);
+  const double of_label = p_label * of_sum - (1.0 - row.smoothing) - of_each;
+  row.values[row.label] = static_cast<float>(of_label * outer * slope);
 }
 
 }  // namespace
@@ -123,9 +146,11 @@ void differentiate_row(const LogitRow& row, float greatest, double sum, double z
 double cross_entropy_row(const LogitRow& row) {
   const float greatest = transform_logits(row);
   const auto z_label = static_cast<double>(row.values[row.label]);
+  const double smoothed = row.smoothing == 0.0 ? 0.0 : row.smoothing * mean_logit(row);
   const double sum = sum_of_exponentials(row, greatest, row.with_gradient && row.cap == 0.0f);
-  if (row.with_gradient) differentiate_row(row, greatest, sum, z_label);
-  return std::log(sum) + static_cast<double>(greatest) - z_label;
+  const double log_sum = std::log(sum) + static_cast<double>(greatest);
+  if (row.with_gradient) differentiate_row(row, greatest, sum, z_label, log_sum);
+  return log_sum - (1.0 - row.smoothing) * z_label - smoothed + row.z_loss * log_sum * log_sum;
 }
 
 }  // namespace heddle::cpu::HWY_NAMESPACE
@@ -167,7 +192,7 @@ Head::Head(const KernelCall& call, const TensorView& workspace)
   hidden = x.shape.back();
   vocabulary = w.shape[is_transposed ? 1 : 0];
   chunk = call.attributes.integer("chunk");
-  weight = row_major(w.data, w.dtype, w.shape.back());
+  weight = row_major(w);
   if (is_transposed) weight = transposed(weight);
   HEDDLE_CHECK(chunk > 0 && std::min(chunk, tokens) * vocabulary <= workspace.elements());
   HEDDLE_CHECK(static_cast<std::size_t>(std::min(chunk, tokens)) * sizeof(double) <= scratch.shared_bytes);
@@ -178,6 +203,8 @@ Head::Head(const KernelCall& call, const TensorView& workspace)
   row.cap = static_cast<float>(call.attributes.real("softcap", 0.0));
   row.with_gradient = false;
   row.gradient_scale = call.scalars.gradient_scale;
+  row.smoothing = call.attributes.real("label_smoothing");
+  row.z_loss = call.attributes.real("z_loss");
 }
 
 bool any_supervised(const Head& head, std::int64_t begin, std::int64_t count) {

@@ -16,7 +16,6 @@
 namespace heddle::cpu {
 namespace {
 
-constexpr std::int64_t kMaxDepthBlock = 320;
 /// Rows and columns of the block of C that one index of parallel_for computes: its parts of A (480 KiB), B (120 KiB)
 /// and the sums (144 KiB) share the second-level cache.
 constexpr std::int64_t kBlockRows = 384;
@@ -32,12 +31,6 @@ template <typename T>
 T* advance(T* data, DType dtype, std::int64_t elements) {
   using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
   return static_cast<Byte*>(data) + elements * static_cast<std::int64_t>(dtype_bytes(dtype));
-}
-
-MatrixOperand submatrix(const MatrixOperand& matrix, std::int64_t row, std::int64_t column) {
-  MatrixOperand result = matrix;
-  result.data = advance(matrix.data, matrix.dtype, row * matrix.row_stride + column * matrix.column_stride);
-  return result;
 }
 
 /// How a product is cut. Only depth_block shows in the result.
@@ -163,6 +156,7 @@ void matmul(const MatrixProduct& product, const Scratch& scratch) {
   if (p.rows == 0 || p.columns == 0) return;
   HEDDLE_CHECK(p.rows > 0 && p.columns > 0 && p.depth > 0);
   HEDDLE_CHECK(scratch.threads >= threads());
+  HEDDLE_CHECK(!is_quantized(p.b.dtype) || p.b.row_stride == 1 || p.b.column_stride == 1);
   if (p.rows == 1 && multiply_row(p, scratch)) return;
   const MatmulKernels& kernels = matmul_kernels();
   const Blocking blocking = choose_blocking(p, kernels, scratch);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/dtype.h"
 #include "ops/kernel.h"
@@ -10,17 +12,38 @@ namespace heddle::cpu {
 
 /// A matrix where it lies: element (i, j) is at data + i * row_stride + j * column_stride, in elements of f32, bf16 or
 /// f16. Any strides are right, 0 too; packing is fast where one of them is 1.
+/// B may be quantized, with one of its strides 1: then `data` is the first byte of a tensor of `elements` elements, and
+/// element (0, 0) is its element `first`. It is decoded as it is packed; the product has the bits that it has with the
+/// same values in f32.
 struct MatrixOperand {
   const void* data = nullptr;
   DType dtype = DType::f32;
   std::int64_t row_stride = 0;
   std::int64_t column_stride = 1;
+  std::int64_t first = 0;
+  std::int64_t elements = 0;
 };
 
 /// `data` as a row-major matrix whose rows are `width` elements apart.
 inline MatrixOperand row_major(const void* data, DType dtype, std::int64_t width) { return {data, dtype, width, 1}; }
-inline MatrixOperand transposed(const MatrixOperand& matrix) {
-  return {matrix.data, matrix.dtype, matrix.column_stride, matrix.row_stride};
+/// All of a tensor, of any type: its last extent is a row.
+inline MatrixOperand row_major(const TensorView& tensor) {
+  return {tensor.data, tensor.dtype, tensor.shape.back(), 1, 0, tensor.elements()};
+}
+inline MatrixOperand transposed(MatrixOperand matrix) {
+  std::swap(matrix.row_stride, matrix.column_stride);
+  return matrix;
+}
+/// What begins at element (row, column).
+inline MatrixOperand submatrix(MatrixOperand matrix, std::int64_t row, std::int64_t column) {
+  const std::int64_t skipped = row * matrix.row_stride + column * matrix.column_stride;
+  if (is_quantized(matrix.dtype)) {
+    matrix.first += skipped;
+  } else {
+    const auto bytes = static_cast<std::int64_t>(dtype_bytes(matrix.dtype));
+    matrix.data = static_cast<const std::byte*>(matrix.data) + skipped * bytes;
+  }
+  return matrix;
 }
 
 /// C[rows, columns] = A[rows, depth] * B[depth, columns] + bias[columns] + addend[rows, columns]
@@ -46,5 +69,6 @@ void matmul(const MatrixProduct& product, const Scratch& scratch);
 
 /// Terms of a sum that are added one after another from zero; then the blocks' sums are added in order.
 std::int64_t depth_block(std::int64_t depth);
+inline constexpr std::int64_t kMaxDepthBlock = 320;
 
 }  // namespace heddle::cpu

@@ -4,6 +4,7 @@
 #include "kernels/cpu/matmul_kernels.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 // Scalable vectors cannot stand in arrays, as the registers of a tile do; processors with SVE have NEON too.
@@ -14,7 +15,7 @@
 // After foreach_target.h.
 #include <algorithm>
 
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/matmul_pack-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
@@ -31,133 +32,6 @@ constexpr std::int64_t kTileVectors = 3;
 constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
 constexpr std::int64_t kColumnTile = kTileVectors * kLanes;
 static_assert(kRowTile % 4 == 0, "packing goes by four");
-
-#if HWY_TARGET != HWY_SCALAR
-using FourTag = hn::FixedTag<float, 4>;
-using FourVector = hn::Vec<FourTag>;
-
-HWY_INLINE FourVector load_four(const float* from) { return hn::LoadU(FourTag(), from); }
-HWY_INLINE FourVector load_four(const BFloat16* from) {
-  const hn::Rebind<std::uint16_t, FourTag> narrow;
-  const hn::Rebind<std::uint32_t, FourTag> wide;
-  return hn::BitCast(FourTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, &from->bits))));
-}
-HWY_INLINE FourVector load_four(const Float16* from) {
-#if HWY_TARGET == HWY_EMU128
-  return load(FourTag(), from);
-#else
-  const hn::Rebind<hwy::float16_t, FourTag> narrow;
-  return hn::PromoteTo(FourTag(), hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from)));
-#endif
-}
-
-/// strip[0..4)[0..4) = the transpose of four elements from each of four rows.
-template <std::int64_t kTile, typename T>
-HWY_INLINE void pack_four_by_four(const T* from, std::int64_t tile_stride, float* strip) {
-  const FourTag d;
-  const hn::Repartition<std::uint64_t, FourTag> pairs;
-  const auto row0 = load_four(from);
-  const auto row1 = load_four(from + tile_stride);
-  const auto row2 = load_four(from + 2 * tile_stride);
-  const auto row3 = load_four(from + 3 * tile_stride);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, row0, row1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, row2, row3));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, row0, row1));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, row2, row3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, strip);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, strip + kTile);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, strip + 2 * kTile);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, strip + 3 * kTile);
-}
-
-/// A full strip whose elements are adjacent along the depth. A cache line of a row is used up before the next row's is
-/// touched: rows a power of two apart share a set of the cache.
-template <std::int64_t kTile, typename T>
-void pack_along_depth(const T* from, std::int64_t tile_stride, std::int64_t depth, float* strip) {
-  constexpr std::int64_t kLinesAhead = 4;
-  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t whole = depth - depth % 4;
-  for (std::int64_t line = 0; line < whole; line += kLine) {
-    const std::int64_t end = std::min(whole, line + kLine);
-    for (std::int64_t i = 0; i < kTile; i += 4) {
-      for (std::int64_t row = i; row < i + 4; ++row) {
-        __builtin_prefetch(from + row * tile_stride + line + kLinesAhead * kLine);  // may lie beyond the matrix
-      }
-      for (std::int64_t k = line; k < end; k += 4) {
-        pack_four_by_four<kTile>(from + i * tile_stride + k, tile_stride, strip + k * kTile + i);
-      }
-    }
-  }
-  for (std::int64_t k = whole; k < depth; ++k) {
-    for (std::int64_t i = 0; i < kTile; ++i) strip[k * kTile + i] = static_cast<float>(from[i * tile_stride + k]);
-  }
-}
-
-/// Full strips whose elements are adjacent along the tile, side by side: row by row, since each row of a wide matrix is
-/// a page of its own.
-template <std::int64_t kTile, typename T>
-void pack_along_tile(const T* from, std::int64_t depth_stride, std::int64_t strips, std::int64_t depth, float* packed) {
-  for (std::int64_t k = 0; k < depth; ++k) {
-    const T* row = from + k * depth_stride;
-    float* to = packed + k * kTile;
-    for (std::int64_t strip = 0; strip < strips; ++strip, row += kTile, to += kTile * depth) {
-      if constexpr (kTile % kLanes == 0) {
-        for (std::int64_t i = 0; i < kTile; i += kLanes) store(load(FloatTag(), row + i), FloatTag(), to + i);
-      } else {
-        for (std::int64_t i = 0; i < kTile; i += 4) hn::StoreU(load_four(row + i), FourTag(), to + i);
-      }
-    }
-  }
-}
-#endif
-
-/// Any strides; what the strip lacks is filled up with zeros.
-template <std::int64_t kTile, typename T>
-void pack_any(const T* from, std::int64_t tile_stride, std::int64_t depth_stride, std::int64_t filled,
-              std::int64_t depth, float* strip) {
-  for (std::int64_t k = 0; k < depth; ++k) {
-    const T* row = from + k * depth_stride;
-    float* to = strip + k * kTile;
-    for (std::int64_t i = 0; i < filled; ++i) to[i] = static_cast<float>(row[i * tile_stride]);
-    for (std::int64_t i = filled; i < kTile; ++i) to[i] = 0.0f;
-  }
-}
-
-/// Packs `extent` rows of A or columns of B; `tile_stride` leads from one to the next.
-template <std::int64_t kTile, typename T>
-void pack_strips(const T* from, std::int64_t tile_stride, std::int64_t depth_stride, std::int64_t extent,
-                 std::int64_t depth, float* packed) {
-  std::int64_t done = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const std::int64_t full = extent - extent % kTile;
-  if (depth_stride == 1) {
-    for (; done < full; done += kTile) {
-      pack_along_depth<kTile>(from + done * tile_stride, tile_stride, depth, packed + done * depth);
-    }
-  } else if (tile_stride == 1) {
-    pack_along_tile<kTile>(from, depth_stride, full / kTile, depth, packed);
-    done = full;
-  }
-#endif
-  for (; done < extent; done += kTile) {
-    pack_any<kTile>(from + done * tile_stride, tile_stride, depth_stride, std::min(kTile, extent - done), depth,
-                    packed + done * depth);
-  }
-}
-
-void pack_a(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed) {
-  with_element_type(a.dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    pack_strips<kRowTile>(static_cast<const T*>(a.data), a.row_stride, a.column_stride, rows, depth, packed);
-  });
-}
-
-void pack_b(const MatrixOperand& b, std::int64_t columns, std::int64_t depth, float* packed) {
-  with_element_type(b.dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    pack_strips<kColumnTile>(static_cast<const T*>(b.data), b.column_stride, b.row_stride, columns, depth, packed);
-  });
-}
 
 /// sums[kRows, kVectors vectors] (+)= A strip * B strip over `depth`; rows of `sums` are kColumnTile apart.
 template <int kRows, int kVectors>
@@ -265,16 +139,39 @@ FinishFunction finish_function(const MatmulBlock& block) {
   return function;
 }
 
+void pack_a(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed) {
+  pack_matrix<kRowTile>(a, a.row_stride, a.column_stride, rows, depth, packed);
+}
+
+/// Packs columns of B, block of depth by block of depth.
+class ColumnPacker {
+ public:
+  explicit ColumnPacker(const MatrixOperand& b) : b_(b) {
+    if (is_quantized(b.dtype)) reader_.emplace(b.dtype);
+  }
+  void pack(std::int64_t depth_begin, std::int64_t depth, std::int64_t columns, float* packed) const {
+    const MatrixOperand b = submatrix(b_, depth_begin, 0);
+    if (reader_) {
+      pack_quantized<kColumnTile>(b, *reader_, columns, depth, packed);
+    } else {
+      pack_matrix<kColumnTile>(b, b.column_stride, b.row_stride, columns, depth, packed);
+    }
+  }
+
+ private:
+  MatrixOperand b_;
+  std::optional<QuantizedReader> reader_;
+};
+
 void multiply(const MatmulBlock& block) {
+  const ColumnPacker packer(block.b);
   const FinishFunction finish = finish_function(block);
   const std::int64_t row_strips = (block.rows + kRowTile - 1) / kRowTile;
   for (std::int64_t k = 0; k < block.depth; k += block.depth_block) {
     const std::int64_t depth = std::min(block.depth_block, block.depth - k);
     const bool overwrite = block.first && k == 0;
     const bool finished = block.last && k + depth == block.depth;
-    MatrixOperand b = block.b;
-    b.data = static_cast<const std::byte*>(b.data) + k * b.row_stride * static_cast<std::int64_t>(dtype_bytes(b.dtype));
-    pack_b(b, block.columns, depth, block.packed_b);
+    packer.pack(k, depth, block.columns, block.packed_b);
     const float* b_strip = block.packed_b;
     float* sums = block.partial;
     for (std::int64_t column = 0; column < block.columns; column += kColumnTile, b_strip += kColumnTile * depth) {

@@ -1,6 +1,7 @@
 // c = a * B + bias + addend for one row a, where columns of B (rows of a weight) lie adjacent. The cost is reading B
 // once. Lanes are columns of C, so that each sum runs over the depth one term after another as in matmul_kernels.cpp;
-// four by four elements are transposed in registers on their way. bf16 goes through that in pairs. Overwrites c.
+// four by four elements are transposed in registers on their way. bf16 goes through that in pairs; quantized columns
+// are decoded first. Overwrites c.
 #include "kernels/cpu/matvec.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,7 +14,9 @@
 #include <type_traits>
 
 #include "base/threads.h"
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/quantized.h"
+#include "kernels/cpu/transpose-inl.h"
+#include "quantize/nf4.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
@@ -30,36 +33,13 @@ template <typename T>
 constexpr int kStrips = static_cast<int>(std::max<std::int64_t>(1, kColumns<T> / kLanes));
 static_assert(kColumns<float> % kLanes == 0);
 
-using WordTag = hn::RebindToUnsigned<FloatTag>;
-using Words = hn::Vec<WordTag>;
-
-/// 16 bytes from each of the rows 0, 4, 8, ... behind one another.
-template <class D, typename T>
-HWY_INLINE hn::Vec<D> load_blocks(D d, const T* const* rows, std::int64_t k) {
-  if constexpr (hn::MaxLanes(D()) == 4) {
-    return hn::LoadU(d, reinterpret_cast<const std::uint32_t*>(rows[0] + k));
-  } else {
-    const hn::Half<D> half;
-    return hn::Combine(d, load_blocks(half, rows + hn::MaxLanes(half), k), load_blocks(half, rows, k));
-  }
-}
-
 /// The terms of 16 bytes of each row, in the order of k.
 template <typename T>
 HWY_INLINE FloatVector add_terms(const float* a, const T* const* rows, std::int64_t k, FloatVector sum) {
   const FloatTag d;
   const WordTag words;
-  const hn::Repartition<std::uint64_t, WordTag> pairs;
-  const Words row0 = load_blocks(words, rows, k), row1 = load_blocks(words, rows + 1, k);
-  const Words row2 = load_blocks(words, rows + 2, k), row3 = load_blocks(words, rows + 3, k);
-  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(words, row0, row1));
-  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(words, row2, row3));
-  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(words, row0, row1));
-  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(words, row2, row3));
-  const Words columns[4] = {hn::BitCast(words, hn::InterleaveLower(pairs, low01, low23)),
-                            hn::BitCast(words, hn::InterleaveUpper(pairs, low01, low23)),
-                            hn::BitCast(words, hn::InterleaveLower(pairs, high01, high23)),
-                            hn::BitCast(words, hn::InterleaveUpper(pairs, high01, high23))};
+  Words columns[4];
+  load_transposed(rows, k, columns);
   HWY_UNROLL(4)
   for (int i = 0; i < 4; ++i) {
     if constexpr (std::is_same_v<T, BFloat16>) {
@@ -74,37 +54,34 @@ HWY_INLINE FloatVector add_terms(const float* a, const T* const* rows, std::int6
   return sum;
 }
 
-/// totals[kColumns<T>] = a * the columns of B that begin at `rows`. What lies `ahead` elements behind each is brought
-/// near.
+/// totals[kColumns<T>] (+)= the terms begin to end of a * the columns of B that begin at `rows`, one block of depth.
+/// What lies `ahead` elements behind each is brought near.
 template <typename T>
-void multiply_columns(const float* a, const T* const* rows, std::int64_t depth, std::int64_t block, std::int64_t ahead,
-                      float* totals) {
+void multiply_columns(const float* a, const T* const* rows, std::int64_t begin, std::int64_t end, std::int64_t ahead,
+                      bool add, float* totals) {
   constexpr std::int64_t kStep = 16 / static_cast<std::int64_t>(sizeof(T));
   constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
   const FloatTag d;
-  for (std::int64_t begin = 0; begin < depth; begin += block) {
-    const std::int64_t end = std::min(depth, begin + block);
-    FloatVector sums[kStrips<T>];
-    for (auto& sum : sums) sum = hn::Zero(d);
-    std::int64_t k = begin;
-    for (; k + kStep <= end; k += kStep) {
-      if (k % kLine == 0) {
-        for (std::int64_t i = 0; i < kColumns<T>; ++i) __builtin_prefetch(rows[i] + k + ahead, 0, 2);
-      }
-      HWY_UNROLL(8)
-      for (int s = 0; s < kStrips<T>; ++s) sums[s] = add_terms(a, rows + s * kLanes, k, sums[s]);
+  FloatVector sums[kStrips<T>];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  std::int64_t k = begin;
+  for (; k + kStep <= end; k += kStep) {
+    if (k % kLine == 0) {
+      for (std::int64_t i = 0; i < kColumns<T>; ++i) __builtin_prefetch(rows[i] + k + ahead, 0, 2);
     }
-    for (; k < end; ++k) {
-      HWY_ALIGN float column[kColumns<T>];
-      for (std::int64_t i = 0; i < kColumns<T>; ++i) column[i] = static_cast<float>(rows[i][k]);
-      for (int s = 0; s < kStrips<T>; ++s) {
-        sums[s] = hn::MulAdd(hn::Set(d, a[k]), hn::Load(d, column + s * kLanes), sums[s]);
-      }
-    }
+    HWY_UNROLL(8)
+    for (int s = 0; s < kStrips<T>; ++s) sums[s] = add_terms(a, rows + s * kLanes, k, sums[s]);
+  }
+  for (; k < end; ++k) {
+    HWY_ALIGN float column[kColumns<T>];
+    for (std::int64_t i = 0; i < kColumns<T>; ++i) column[i] = static_cast<float>(rows[i][k]);
     for (int s = 0; s < kStrips<T>; ++s) {
-      float* total = totals + s * kLanes;
-      hn::Store(begin == 0 ? sums[s] : hn::Add(hn::Load(d, total), sums[s]), d, total);
+      sums[s] = hn::MulAdd(hn::Set(d, a[k]), hn::Load(d, column + s * kLanes), sums[s]);
     }
+  }
+  for (int s = 0; s < kStrips<T>; ++s) {
+    float* total = totals + s * kLanes;
+    hn::Store(add ? hn::Add(hn::Load(d, total), sums[s]) : sums[s], d, total);
   }
 }
 
@@ -142,25 +119,108 @@ std::int64_t prefetch_distance(const MatrixProduct& p) {
   return next * static_cast<std::int64_t>(sizeof(T)) <= kMostBytes ? next : 1024 / static_cast<std::int64_t>(sizeof(T));
 }
 
-template <typename T>
-void multiply_row_as(const MatrixProduct& p, const float* a) {
+/// Calls multiply(column, count, totals) for every kCount columns of C, and finishes what it leaves in totals[0,
+/// count).
+template <std::int64_t kCount, typename Multiply>
+void for_each_strip(const MatrixProduct& p, const Multiply& multiply) {
   constexpr std::int64_t kIndicesPerThread = 4;
-  const auto* b = static_cast<const T*>(p.b.data);
-  const std::int64_t ahead = prefetch_distance<T>(p), block = depth_block(p.depth);
-  const std::int64_t strips = (p.columns + kColumns<T> - 1) / kColumns<T>;
+  const std::int64_t strips = (p.columns + kCount - 1) / kCount;
   const std::int64_t run = (strips + kIndicesPerThread * threads() - 1) / (kIndicesPerThread * threads());
   parallel_for((strips + run - 1) / run, [&](std::int64_t index, int) HWY_ATTR {
-    const std::int64_t end = std::min(p.columns, (index + 1) * run * kColumns<T>);
-    for (std::int64_t column = index * run * kColumns<T>; column < end; column += kColumns<T>) {
-      const std::int64_t count = std::min(kColumns<T>, end - column);
-      const T* rows[kColumns<T>];  // the last one stands in for those beyond the edge
-      for (std::int64_t i = 0; i < kColumns<T>; ++i)
-        rows[i] = b + (column + std::min(i, count - 1)) * p.b.column_stride;
-      HWY_ALIGN float totals[kColumns<T>];
-      multiply_columns(a, rows, p.depth, block, ahead, totals);
+    const std::int64_t end = std::min(p.columns, (index + 1) * run * kCount);
+    for (std::int64_t column = index * run * kCount; column < end; column += kCount) {
+      const std::int64_t count = std::min(kCount, end - column);
+      HWY_ALIGN float totals[kCount];
+      multiply(column, count, totals);
       add_values(p.bias, p.bias_dtype, column, count, totals);
       add_values(p.addend, p.c_dtype, column, count, totals);
       store_values(totals, count, p, column);
+    }
+  });
+}
+
+template <typename T>
+void multiply_row_as(const MatrixProduct& p, const float* a) {
+  const auto* b = static_cast<const T*>(p.b.data);
+  const std::int64_t ahead = prefetch_distance<T>(p), block = depth_block(p.depth);
+  for_each_strip<kColumns<T>>(p, [&](std::int64_t column, std::int64_t count, float* totals) HWY_ATTR {
+    const T* rows[kColumns<T>];  // the last one stands in for those beyond the edge
+    for (std::int64_t i = 0; i < kColumns<T>; ++i) rows[i] = b + (column + std::min(i, count - 1)) * p.b.column_stride;
+    for (std::int64_t k = 0; k < p.depth; k += block) {
+      multiply_columns(a, rows, k, std::min(p.depth, k + block), ahead, k > 0, totals);
+    }
+  });
+}
+
+/// Brings the next columns of a quantized B near, an equal part with each step of depth; they lie behind these ones.
+class NextColumns {
+ public:
+  NextColumns(const MatrixOperand& b, std::int64_t column, std::int64_t count, std::int64_t steps) {
+    const std::int64_t row = b.first / b.column_stride + column + count;
+    const auto* data = static_cast<const std::byte*>(b.data);
+    const auto run_at = [&](std::int64_t offset, std::int64_t row_bytes) {
+      return Run{data + offset + row * row_bytes, (row_bytes * count / steps + kLine - 1) / kLine * kLine};
+    };
+    if (b.dtype == DType::nf4 || b.dtype == DType::nf4_double) {
+      const std::int64_t scale_bytes = b.dtype == DType::nf4 ? 4 : 1;
+      runs_[0] = run_at(0, b.column_stride / 2);
+      runs_[1] = run_at(Nf4Layout(b.dtype, b.elements).scales, b.column_stride / kNf4Block * scale_bytes);
+    } else {
+      runs_[0] = run_at(0, storage_bytes(b.dtype, b.column_stride));
+    }
+  }
+  void prefetch() {
+    for (Run& run : runs_) {
+      for (std::int64_t byte = 0; byte < run.step; byte += kLine) __builtin_prefetch(run.next + byte, 0, 2);
+      run.next += run.step;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  struct Run {
+    const std::byte* next = nullptr;
+    std::int64_t step = 0;
+  };
+  Run runs_[2];
+};
+
+/// Columns of a quantized B are decoded into the first-level cache, some elements of each at a time, and multiplied
+/// from there. Several vectors of sums, so that none waits for its own.
+void multiply_row_decoded(const MatrixProduct& p, const float* a) {
+  constexpr std::int64_t kVectors = 4, kCount = kVectors * kLanes, kDepth = 64;
+  const FloatTag d;
+  const QuantizedTensor tensor = {p.b.dtype, static_cast<const std::byte*>(p.b.data), p.b.elements};
+  const DecodeColumns decode_columns = quantized_column_decoder(p.b.dtype);
+  const std::int64_t block = depth_block(p.depth);
+  const std::int64_t steps = (p.depth + kDepth - 1) / kDepth;
+  for_each_strip<kCount>(p, [&](std::int64_t column, std::int64_t count, float* totals) HWY_ATTR {
+    HWY_ALIGN float values[kVectors][kDepth * kLanes] = {};
+    NextColumns next(p.b, column, kCount, steps);
+    for (std::int64_t begin = 0; begin < p.depth; begin += block) {
+      const std::int64_t end = std::min(p.depth, begin + block);
+      FloatVector sums[kVectors];
+      for (auto& sum : sums) sum = hn::Zero(d);
+      for (std::int64_t k = begin; k < end;) {
+        const std::int64_t depth = std::min(kDepth - k % kDepth, end - k);
+        next.prefetch();
+        for (std::int64_t v = 0; v * kLanes < count; ++v) {
+          decode_columns(tensor, p.b.first + (column + v * kLanes) * p.b.column_stride + k, p.b.column_stride,
+                         std::min(kLanes, count - v * kLanes), depth, values[v]);
+        }
+        for (std::int64_t e = 0; e < depth; ++e) {
+          const FloatVector element = hn::Set(d, a[k + e]);
+          HWY_UNROLL(4)
+          for (std::int64_t v = 0; v < kVectors; ++v) {
+            sums[v] = hn::MulAdd(element, hn::Load(d, values[v] + e * kLanes), sums[v]);
+          }
+        }
+        k += depth;
+      }
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        float* total = totals + v * kLanes;
+        hn::Store(begin > 0 ? hn::Add(hn::Load(d, total), sums[v]) : sums[v], d, total);
+      }
     }
   });
 }
@@ -178,13 +238,17 @@ bool multiply_row(const MatrixProduct& p, const Scratch& scratch) {
       static_cast<std::size_t>(p.depth) * sizeof(float) > scratch.shared_bytes) {
     return false;
   }
-  if (p.b.dtype != DType::f32 && p.b.dtype != DType::bf16) return false;
+  const bool quantized = is_quantized(p.b.dtype);
+  if (quantized && p.b.column_stride <= 0) return false;
+  if (!quantized && p.b.dtype != DType::f32 && p.b.dtype != DType::bf16) return false;
   auto* a = reinterpret_cast<float*>(scratch.shared);
   with_element_type(p.a.dtype, [&](auto* type) {
     const auto* from = static_cast<const std::remove_pointer_t<decltype(type)>*>(p.a.data);
     for (std::int64_t k = 0; k < p.depth; ++k) a[k] = static_cast<float>(from[k]);
   });
-  if (p.b.dtype == DType::bf16) {
+  if (quantized) {
+    multiply_row_decoded(p, a);
+  } else if (p.b.dtype == DType::bf16) {
     multiply_row_as<BFloat16>(p, a);
   } else {
     multiply_row_as<float>(p, a);

@@ -54,6 +54,18 @@ HWY_INLINE void philox(WordTag d, std::uint64_t key, std::uint64_t counter_high,
   }
 }
 
+/// Four vectors of words, four neighbouring ones to a counter; `counter` belongs to the first four.
+HWY_INLINE void draw_words(std::uint64_t key, std::uint64_t counter_high, std::uint64_t counter, std::uint32_t* words) {
+  const WordTag d;
+  const auto low = static_cast<std::uint32_t>(counter), high = static_cast<std::uint32_t>(counter >> 32);
+  auto word0 = hn::Add(hn::Set(d, low), hn::Iota(d, 0u));
+  const auto carry = hn::RebindMask(d, hn::Lt(word0, hn::Set(d, low)));
+  auto word1 = hn::Add(hn::Set(d, high), hn::IfThenElseZero(carry, hn::Set(d, 1u)));
+  WordVector word2, word3;
+  philox(d, key, counter_high, word0, word1, word2, word3);
+  hn::StoreInterleaved4(word0, word1, word2, word3, d, words);
+}
+
 }  // namespace heddle::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -115,6 +115,7 @@ void rms_norm_backward(const KernelCall& call) {
       }
     });
   });
+  if (!dweight.present()) return;  // a frozen weight
   add_partial_sums(workspace, (rows + kRowsPerPartialSum - 1) / kRowsPerPartialSum, hidden, adds(call),
                    dweight.as<float>());
 }

@@ -16,6 +16,7 @@ struct Entry {
 constexpr std::array kTable = {
     Entry{"embedding", embedding},
     Entry{"embedding_backward", embedding_backward},
+    Entry{"neftune", neftune},
     Entry{"linear", linear},
     Entry{"linear_backward_input", linear_backward_input},
     Entry{"linear_backward_weight", linear_backward_weight},
@@ -40,12 +41,22 @@ constexpr std::array kTable = {
     Entry{"concat", concat},
     Entry{"linear_cross_entropy", linear_cross_entropy},
     Entry{"linear_cross_entropy_gradient", linear_cross_entropy_gradient},
+    Entry{"dora_norm", dora_norm},
+    Entry{"dora_scale", dora_scale},
+    Entry{"dora_scale_backward", dora_scale_backward},
     Entry{"select_last", select_last},
     Entry{"kv_append", kv_append},
     Entry{"accumulate_gradient", accumulate_gradient},
     Entry{"sum_of_squares", sum_of_squares},
     Entry{"gradient_norm", gradient_norm},
     Entry{"adamw", adamw},
+    Entry{"adamw_8bit", adamw_8bit},
+    Entry{"lion", lion},
+    Entry{"sgd", sgd},
+    Entry{"muon_momentum", muon_momentum},
+    Entry{"newton_schulz", newton_schulz},
+    Entry{"adafactor", adafactor},
+    Entry{"descend", descend},
 };
 
 }  // namespace

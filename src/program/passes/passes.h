@@ -91,14 +91,22 @@ MemoryPlan allocate(const std::vector<StepProgram*>& programs, std::uint64_t scr
 /// Programs that make an optimizer step of accumulated gradients, for the trainable parameters in order. Each rank
 /// updates the elements that it owns; whole weights are gathered after their update.
 StepProgram make_norm_program(const Parameters& parameters, const Sharding& sharding = {}, const Offload& offload = {});
-struct AdamWSettings {
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, weight_decay = 0.0;
-};
 /// Weight decay falls on tensors of two or more dimensions. Master weights are separate unless `activation_type` is
 /// f32.
 /// States in the host tier are updated where they lie; those in the nvme tier come to the host a piece at a time and go
-/// back, while the piece before is updated.
-StepProgram make_adamw_program(const Parameters& parameters, DType activation_type, const AdamWSettings& settings,
-                               const Sharding& sharding = {}, const Offload& offload = {});
+/// back, while the piece before is updated. States of tensors as a whole stay in host memory then.
+/// An update that needs the whole of a tensor (adafactor, muon) gathers its gradient where ranks share it out, computes
+/// the direction on every rank, and each rank steps with its own elements of it.
+StepProgram make_optimizer_program(const Parameters& parameters, DType activation_type, const Sharding& sharding = {},
+                                   const Offload& offload = {});
+
+/// What training adds to a model's forward: noise on the embeddings (Jain et al. 2023, NEFTune, arXiv:2310.05914), and
+/// to the loss label smoothing (Szegedy et al. 2016, arXiv:1512.00567) and z-loss (Chowdhery et al. 2022, PaLM,
+/// arXiv:2204.02311). 0: none of it.
+struct Regularization {
+  double neftune_noise_alpha = 0.0, label_smoothing = 0.0, z_loss = 0.0;
+};
+/// Runs before differentiate, on the program of a training micro-batch alone.
+void regularize(StepProgram& program, const Regularization& regularization);
 
 }  // namespace heddle

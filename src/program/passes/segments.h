@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <string_view>
@@ -38,8 +39,12 @@ class Insertions {
 /// Makes the root `id` a view of a new flat root of so many elements, which takes over its label and place.
 int flatten(StepProgram& program, int id, std::int64_t elements);
 
-/// Elements rounded up to whole pages, in any type: so transfers of whole tensors can go past the page cache.
-constexpr std::int64_t transfer_elements(std::int64_t elements) { return (elements + 2047) / 2048 * 2048; }
+/// Elements rounded up to whole pages, in any type of two bytes and more, or in that of so many bytes: so transfers of
+/// whole tensors can go past the page cache.
+constexpr std::int64_t transfer_elements(std::int64_t elements, std::size_t bytes = 2) {
+  const std::int64_t page = bytes == 1 ? 4096 : 2048;
+  return (elements + page - 1) / page * page;
+}
 
 /// The persistent roots of a class.
 std::vector<int> persistent_roots(const StepProgram& program, BufferClass buffer_class);

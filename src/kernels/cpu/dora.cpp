@@ -1,0 +1,137 @@
+// DoRA (Liu et al. 2024, arXiv:2402.09353).
+// dora_norm: norms[o] = |W[o,:] + scaling * sum over r of B[o,r] A[r,:]|; overwrites norms f32[O]. W [O,I] of any
+//   storage type (transposed: [I,O], plain types), A [r,I], B [O,r]. O*I*r multiply-adds, a row at a time.
+// dora_scale: y = z * (m / norms) + bias overwrites y [T,O].
+// Backward: dz = dy * (m / norms) overwrites; dm = sum over t of dy * z / norms and dbias = sum over t of dy add or
+//   overwrite, as the call says. Columns are cut into slices, so that each sum runs over t in order on one thread.
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/dora.cpp"
+#include <hwy/foreach_target.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/cpu/blocks.h"
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/simd-inl.h"
+#include "quantize/decode.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+
+/// Row o of W as floats, in `row` (with room for a block more) or from there on.
+inline const float* weight_row(const TensorView& weight, bool is_transposed, std::int64_t o, std::int64_t inputs,
+                               float* row) {
+  const std::int64_t elements = weight.elements();
+  if (is_transposed) {
+    const std::int64_t outputs = elements / inputs;
+    with_element_type(weight.dtype, [&](auto* type) {
+      using W = std::remove_pointer_t<decltype(type)>;
+      for (std::int64_t i = 0; i < inputs; ++i) row[i] = static_cast<float>(weight.as<const W>()[i * outputs + o]);
+    });
+    return row;
+  }
+  const std::int64_t block = block_elements(weight.dtype);
+  const std::int64_t begin = o * inputs / block * block;
+  const std::int64_t end = std::min(elements, ((o + 1) * inputs + block - 1) / block * block);
+  decode(weight.dtype, weight.as<const std::byte>(), elements, begin, end - begin, row);
+  return row + (o * inputs - begin);
+}
+
+void dora_norm(const KernelCall& call) {
+  const TensorView &weight = call.in[0], &a = call.in[1], &b = call.in[2];
+  const auto scaling = static_cast<float>(call.attributes.real("scaling"));
+  const bool is_transposed = call.attributes.integer("transposed") != 0;
+  const std::int64_t rank = a.shape[0], inputs = a.shape[1];
+  HEDDLE_CHECK(static_cast<std::size_t>(inputs + 2 * block_elements(weight.dtype)) * sizeof(float) <=
+               call.scratch.bytes_per_thread);
+  with_element_type(a.dtype, [&](auto* type) HWY_ATTR {
+    using A = std::remove_pointer_t<decltype(type)>;
+    parallel_for(b.shape[0], [&](std::int64_t o, int thread) HWY_ATTR {
+      auto* room = reinterpret_cast<float*>(call.scratch.per_thread +
+                                            static_cast<std::size_t>(thread) * call.scratch.bytes_per_thread);
+      float* row = const_cast<float*>(weight_row(weight, is_transposed, o, inputs, room));
+      const FloatTag d;
+      for (std::int64_t k = 0; k < rank; ++k) {
+        const float factor = scaling * static_cast<float>(b.as<const A>()[o * rank + k]);
+        const A* from = a.as<const A>() + k * inputs;
+        for_each_vector(inputs, [&](std::int64_t i, auto part) HWY_ATTR {
+          store(hn::MulAdd(hn::Set(d, factor), load(d, from + i, part), load(d, row + i, part)), d, row + i, part);
+        });
+      }
+      double squares = 0;
+      for (std::int64_t i = 0; i < inputs; ++i) squares += static_cast<double>(row[i]) * static_cast<double>(row[i]);
+      call.out[0].as<float>()[o] = static_cast<float>(std::sqrt(squares));
+    });
+  });
+}
+
+void dora_scale(const KernelCall& call) {
+  const TensorView &z = call.in[0], &magnitude = call.in[1], &norms = call.in[2], &bias = call.in[3];
+  const std::int64_t outputs = z.shape.back();
+  with_element_type(z.dtype, [&](auto* type) HWY_ATTR {
+    using A = std::remove_pointer_t<decltype(type)>;
+    for_each_block(z.shape.rows(), rows_per_block(outputs), [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
+      const FloatTag d;
+      for (std::int64_t at = begin * outputs; at < (begin + count) * outputs; at += outputs) {
+        for_each_vector(outputs, [&](std::int64_t i, auto part) HWY_ATTR {
+          const auto norm = hn::Max(load(d, norms.as<const float>() + i, part), hn::Set(d, 1e-30f));
+          const auto factor = hn::Div(load(d, magnitude.as<const A>() + i, part), norm);
+          auto y = hn::Mul(load(d, z.as<const A>() + at + i, part), factor);
+          if (bias.present()) y = hn::Add(y, load(d, bias.as<const A>() + i, part));
+          store(y, d, call.out[0].as<A>() + at + i, part);
+        });
+      }
+    });
+  });
+}
+
+void dora_scale_backward(const KernelCall& call) {
+  const TensorView &dy = call.in[0], &z = call.in[1], &magnitude = call.in[2], &norms = call.in[3];
+  const TensorView &dz = call.out[0], &dmagnitude = call.out[1], &dbias = call.out[2];
+  const std::int64_t outputs = z.shape.back(), rows = z.shape.rows();
+  constexpr std::int64_t kColumns = 64;
+  const bool is_added = adds(call);
+  with_element_type(z.dtype, [&](auto* type) HWY_ATTR {
+    using A = std::remove_pointer_t<decltype(type)>;
+    for_each_block(outputs, kColumns, [&](std::int64_t first, std::int64_t count) HWY_ATTR {
+      const FloatTag d;
+      HWY_ALIGN float products[kColumns] = {}, sums[kColumns] = {};
+      for (std::int64_t at = first; at < rows * outputs; at += outputs) {
+        for_each_vector(count, [&](std::int64_t i, auto part) HWY_ATTR {
+          const auto norm = hn::Max(load(d, norms.as<const float>() + first + i, part), hn::Set(d, 1e-30f));
+          const auto gradient = load(d, dy.as<const A>() + at + i, part);
+          const auto scaled = hn::Div(load(d, z.as<const A>() + at + i, part), norm);
+          store(hn::MulAdd(gradient, scaled, load(d, products + i, part)), d, products + i, part);
+          store(hn::Add(gradient, load(d, sums + i, part)), d, sums + i, part);
+          const auto factor = hn::Div(load(d, magnitude.as<const A>() + first + i, part), norm);
+          store(hn::Mul(gradient, factor), d, dz.as<A>() + at + i, part);
+        });
+      }
+      for (const auto& [gradient, from] : {std::pair{&dmagnitude, products}, std::pair{&dbias, sums}}) {
+        if (!gradient->present()) continue;
+        float* to = gradient->template as<float>() + first;
+        for (std::int64_t i = 0; i < count; ++i) to[i] = (is_added ? to[i] : 0.0f) + from[i];
+      }
+    });
+  });
+}
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heddle::cpu {
+HWY_EXPORT(dora_norm);
+HWY_EXPORT(dora_scale);
+HWY_EXPORT(dora_scale_backward);
+
+void dora_norm(const KernelCall& call) { HWY_DYNAMIC_DISPATCH(dora_norm)(call); }
+void dora_scale(const KernelCall& call) { HWY_DYNAMIC_DISPATCH(dora_scale)(call); }
+void dora_scale_backward(const KernelCall& call) { HWY_DYNAMIC_DISPATCH(dora_scale_backward)(call); }
+
+}  // namespace heddle::cpu
+#endif

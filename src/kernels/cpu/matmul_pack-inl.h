@@ -1,0 +1,208 @@
+// Packs rows of A and columns of B into strips of f32, from any storage type: strip[k * kTile + i], zeros at the edge.
+// Per-target include guard, as Highway's own -inl.h files.
+#if defined(HEDDLE_KERNELS_CPU_MATMUL_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEDDLE_KERNELS_CPU_MATMUL_PACK_INL_H_
+#undef HEDDLE_KERNELS_CPU_MATMUL_PACK_INL_H_
+#else
+#define HEDDLE_KERNELS_CPU_MATMUL_PACK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/quantized.h"
+#include "kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+
+inline constexpr std::int64_t kPackLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
+
+#if HWY_TARGET != HWY_SCALAR
+using FourTag = hn::FixedTag<float, 4>;
+using FourVector = hn::Vec<FourTag>;
+
+HWY_INLINE FourVector load_four(const float* from) { return hn::LoadU(FourTag(), from); }
+HWY_INLINE FourVector load_four(const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, FourTag> narrow;
+  const hn::Rebind<std::uint32_t, FourTag> wide;
+  return hn::BitCast(FourTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, &from->bits))));
+}
+HWY_INLINE FourVector load_four(const Float16* from) {
+#if HWY_TARGET == HWY_EMU128
+  return load(FourTag(), from);
+#else
+  const hn::Rebind<hwy::float16_t, FourTag> narrow;
+  return hn::PromoteTo(FourTag(), hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from)));
+#endif
+}
+
+/// strip[0..4)[0..4) = the transpose of four elements from each of four rows.
+template <std::int64_t kTile, typename T>
+HWY_INLINE void pack_four_by_four(const T* from, std::int64_t tile_stride, float* strip) {
+  const FourTag d;
+  const hn::Repartition<std::uint64_t, FourTag> pairs;
+  const auto row0 = load_four(from);
+  const auto row1 = load_four(from + tile_stride);
+  const auto row2 = load_four(from + 2 * tile_stride);
+  const auto row3 = load_four(from + 3 * tile_stride);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, row0, row1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, row2, row3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, row0, row1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, row2, row3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)), d, strip);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)), d, strip + kTile);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)), d, strip + 2 * kTile);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, strip + 3 * kTile);
+}
+
+/// A full strip whose elements are adjacent along the depth. A cache line of a row is used up before the next row's is
+/// touched: rows a power of two apart share a set of the cache.
+template <std::int64_t kTile, typename T>
+void pack_along_depth(const T* from, std::int64_t tile_stride, std::int64_t depth, float* strip) {
+  constexpr std::int64_t kLinesAhead = 4;
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t whole = depth - depth % 4;
+  for (std::int64_t line = 0; line < whole; line += kLine) {
+    const std::int64_t end = std::min(whole, line + kLine);
+    for (std::int64_t i = 0; i < kTile; i += 4) {
+      for (std::int64_t row = i; row < i + 4; ++row) {
+        __builtin_prefetch(from + row * tile_stride + line + kLinesAhead * kLine);  // may lie beyond the matrix
+      }
+      for (std::int64_t k = line; k < end; k += 4) {
+        pack_four_by_four<kTile>(from + i * tile_stride + k, tile_stride, strip + k * kTile + i);
+      }
+    }
+  }
+  for (std::int64_t k = whole; k < depth; ++k) {
+    for (std::int64_t i = 0; i < kTile; ++i) strip[k * kTile + i] = static_cast<float>(from[i * tile_stride + k]);
+  }
+}
+
+/// Full strips whose elements are adjacent along the tile, side by side: row by row, since each row of a wide matrix is
+/// a page of its own.
+template <std::int64_t kTile, typename T>
+void pack_along_tile(const T* from, std::int64_t depth_stride, std::int64_t strips, std::int64_t depth, float* packed) {
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const T* row = from + k * depth_stride;
+    float* to = packed + k * kTile;
+    for (std::int64_t strip = 0; strip < strips; ++strip, row += kTile, to += kTile * depth) {
+      if constexpr (kTile % kPackLanes == 0) {
+        for (std::int64_t i = 0; i < kTile; i += kPackLanes) store(load(FloatTag(), row + i), FloatTag(), to + i);
+      } else {
+        for (std::int64_t i = 0; i < kTile; i += 4) hn::StoreU(load_four(row + i), FourTag(), to + i);
+      }
+    }
+  }
+}
+#endif
+
+/// Any strides; what the strip lacks is filled up with zeros.
+template <std::int64_t kTile, typename T>
+void pack_any(const T* from, std::int64_t tile_stride, std::int64_t depth_stride, std::int64_t filled,
+              std::int64_t depth, float* strip) {
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const T* row = from + k * depth_stride;
+    float* to = strip + k * kTile;
+    for (std::int64_t i = 0; i < filled; ++i) to[i] = static_cast<float>(row[i * tile_stride]);
+    for (std::int64_t i = filled; i < kTile; ++i) to[i] = 0.0f;
+  }
+}
+
+/// Packs `extent` rows of A or columns of B; `tile_stride` leads from one to the next.
+template <std::int64_t kTile, typename T>
+void pack_strips(const T* from, std::int64_t tile_stride, std::int64_t depth_stride, std::int64_t extent,
+                 std::int64_t depth, float* packed) {
+  std::int64_t done = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const std::int64_t full = extent - extent % kTile;
+  if (depth_stride == 1) {
+    for (; done < full; done += kTile) {
+      pack_along_depth<kTile>(from + done * tile_stride, tile_stride, depth, packed + done * depth);
+    }
+  } else if (tile_stride == 1) {
+    pack_along_tile<kTile>(from, depth_stride, full / kTile, depth, packed);
+    done = full;
+  }
+#endif
+  for (; done < extent; done += kTile) {
+    pack_any<kTile>(from + done * tile_stride, tile_stride, depth_stride, std::min(kTile, extent - done), depth,
+                    packed + done * depth);
+  }
+}
+
+template <std::int64_t kTile>
+void pack_matrix(const MatrixOperand& matrix, std::int64_t tile_stride, std::int64_t depth_stride, std::int64_t extent,
+                 std::int64_t depth, float* packed) {
+  with_element_type(matrix.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    pack_strips<kTile>(static_cast<const T*>(matrix.data), tile_stride, depth_stride, extent, depth, packed);
+  });
+}
+
+/// How a quantized matrix is read.
+struct QuantizedReader {
+  explicit QuantizedReader(DType dtype) : run(quantized_decoder(dtype)), columns(quantized_column_decoder(dtype)) {}
+  DecodeRun run;
+  DecodeColumns columns;
+};
+
+/// Columns of a quantized B whose elements are adjacent along the depth, a vector of columns at a time.
+template <std::int64_t kTile>
+void pack_quantized_along_depth(const MatrixOperand& b, DecodeColumns decode, std::int64_t columns, std::int64_t depth,
+                                float* packed) {
+  static_assert(kTile % kPackLanes == 0);
+  constexpr std::int64_t kDepth = 64;  // at a time, which the first-level cache holds
+  HWY_ALIGN float values[kDepth * kPackLanes];
+  const QuantizedTensor tensor = {b.dtype, static_cast<const std::byte*>(b.data), b.elements};
+  for (std::int64_t column = 0; column < columns; column += kPackLanes) {
+    float* strip = packed + column / kTile * kTile * depth + column % kTile;
+    const std::int64_t begin = b.first + column * b.column_stride, count = std::min(kPackLanes, columns - column);
+    for (std::int64_t k = 0; k < depth;) {
+      const std::int64_t there = std::min(kDepth - (begin + k) % kDepth, depth - k);
+      decode(tensor, begin + k, b.column_stride, count, there, values);
+      for (std::int64_t e = 0; e < there; ++e) {
+        hn::StoreU(hn::Load(FloatTag(), values + e * kPackLanes), FloatTag(), strip + (k + e) * kTile);
+      }
+      k += there;
+    }
+  }
+}
+
+/// Columns of a quantized B that are adjacent: row by row, some strips at a time.
+template <std::int64_t kTile>
+void pack_quantized_along_tile(const MatrixOperand& b, DecodeRun decode, std::int64_t columns, std::int64_t depth,
+                               float* packed) {
+  constexpr std::int64_t kRun = 96 / kTile * kTile;  // as many as a block of C has
+  static_assert(kRun > 0);
+  HWY_ALIGN float run[kRun];
+  const QuantizedTensor tensor = {b.dtype, static_cast<const std::byte*>(b.data), b.elements};
+  for (std::int64_t column = 0; column < columns; column += kRun, packed += kRun * depth) {
+    const std::int64_t count = std::min(kRun, columns - column);
+    std::fill(run + count, run + kRun, 0.0f);
+    for (std::int64_t k = 0; k < depth; ++k) {
+      decode(tensor, b.first + k * b.row_stride + column, count, run);
+      for (std::int64_t i = 0; i < count; i += kTile) {
+        std::copy_n(run + i, kTile, packed + i * depth + k * kTile);
+      }
+    }
+  }
+}
+
+/// Columns of a quantized B.
+template <std::int64_t kTile>
+void pack_quantized(const MatrixOperand& b, const QuantizedReader& reader, std::int64_t columns, std::int64_t depth,
+                    float* packed) {
+  if (b.row_stride == 1) {
+    pack_quantized_along_depth<kTile>(b, reader.columns, columns, depth, packed);
+  } else {
+    pack_quantized_along_tile<kTile>(b, reader.run, columns, depth, packed);
+  }
+}
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,54 @@
+// Stochastic gradient descent, as torch.optim.SGD computes it for one tensor:
+//   g += weight_decay w;  b = momentum b + (1 - dampening) g, in the first step b = g;  d = g + momentum b with
+//   nesterov, else b;  w -= lr d
+// Without momentum there is no b, and d = g. The decay is no part of the step alone: it goes through the momentum.
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/sgd.cpp"
+#include <hwy/foreach_target.h>
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/update-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+
+void sgd(const KernelCall& call) {
+  const Attributes& attributes = call.attributes;
+  const float factor = gradient_factor(call);
+  const auto decay = static_cast<float>(attributes.real("weight_decay"));
+  const auto momentum = static_cast<float>(attributes.real("momentum"));
+  const auto kept = static_cast<float>(1.0 - attributes.real("dampening"));
+  const auto minus_lr = static_cast<float>(-call.scalars.learning_rate);
+  const bool is_nesterov = attributes.integer("nesterov") != 0, is_first = call.scalars.update == 1;
+  const auto* gradient = call.in[0].as<const float>();
+  auto* buffer = call.out[2].as<float>();
+  step_weights(call, [&](std::int64_t i, auto part, FloatVector w) HWY_ATTR {
+    const FloatTag d;
+    auto g = hn::Mul(load(d, gradient + i, part), hn::Set(d, factor));
+    if (decay != 0.0f) g = hn::Add(g, hn::Mul(w, hn::Set(d, decay)));
+    if (buffer != nullptr) {
+      auto b = g;
+      if (!is_first) {
+        b = hn::Mul(load(d, buffer + i, part), hn::Set(d, momentum));
+        b = hn::Add(b, hn::Mul(g, hn::Set(d, kept)));
+      }
+      store(b, d, buffer + i, part);
+      g = is_nesterov ? hn::Add(g, hn::Mul(b, hn::Set(d, momentum))) : b;
+    }
+    return hn::Add(w, hn::Mul(g, hn::Set(d, minus_lr)));
+  });
+}
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace heddle::cpu {
+HWY_EXPORT(sgd);
+
+void sgd(const KernelCall& call) { HWY_DYNAMIC_DISPATCH(sgd)(call); }
+
+}  // namespace heddle::cpu
+#endif

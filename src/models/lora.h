@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/peft_config.h"
+#include "ops/emitter.h"
+
+/// Low-rank adapters beside a model's linear layers, by PEFT's rules and names.
+namespace heddle {
+
+/// What PEFT puts before the model's names.
+inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
+/// Whether a weight belongs to an adapter rather than to the base model.
+inline bool is_adapter_weight(std::string_view name) { return name.starts_with(kAdapterPrefix); }
+
+/// The modules of a model that an adapter changes.
+class LoraModules {
+ public:
+  /// `linear`: the model's linear layers by module name ("model.layers.0.self_attn.q_proj"), its head not among them;
+  /// `weights`: all its weights. Throws Error for a target or a module to save that the model does not have, naming the
+  /// nearest; `where` is what the config came from.
+  LoraModules(LoraConfig config, const std::string& model_type, const std::vector<std::string>& linear,
+              const std::vector<std::string>& weights, const std::string& where);
+
+  const LoraConfig& config() const { return config_; }
+  bool has_adapter(const std::string& module) const { return targets_.contains(module); }
+  std::int64_t rank_of(const std::string& module) const;
+  double scaling_of(const std::string& module) const;
+  /// Whether a weight of the base model is trained: a bias, or of a module to save.
+  bool trains(const std::string& weight) const;
+  /// The name in adapter_model.safetensors of a trained weight.
+  std::string saved_name(const std::string& weight) const;
+
+ private:
+  LoraConfig config_;
+  std::set<std::string> targets_, saved_;  // module names
+};
+
+/// The linear layers and the weights of a model, for LoraModules: what `emit` asks an Emitter for.
+class ModuleList final : public Emitter {
+ public:
+  std::vector<std::string> linear, weights;
+  bool is_transposed = false;  ///< linear layers lie as [inputs, outputs]
+
+  Value weight(const std::string& name, Shape shape, Initialization initialization) override;
+  std::vector<Value> emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) override;
+  const ValueType& type(Value value) const override { return types_[static_cast<std::size_t>(value.id)]; }
+  void begin_unit(std::string) override {}
+  Value input_ids() override { return add({DType::i32, {1}, 0}); }
+  Value positions() override { return add({DType::i32, {1}, 0}); }
+  Value document_starts() override { return add({DType::i32, {2}}); }
+  Value attention(Value q, Value k, Value v, Attributes attributes) override;
+  std::vector<Value> rope_table(Attributes attributes) override;
+  void language_model_head(Value, Value, Attributes) override {}
+  Value reshape(Value x, Shape shape) override;
+
+ private:
+  Value add(ValueType type);
+
+  std::vector<ValueType> types_;
+  std::vector<std::string> names_;  // of weights by value; empty for others
+};
+
+/// Emits a model with its adapter: each linear layer that is a target gets its low-rank branch, and everything else
+/// passes through to `inner`. Values are inner's.
+class LoraEmitter final : public Emitter {
+ public:
+  /// Dropout only where `trains`.
+  LoraEmitter(Emitter& inner, const LoraModules& modules, bool trains)
+      : inner_(inner), modules_(modules), trains_(trains) {}
+
+  Value weight(const std::string& name, Shape shape, Initialization initialization) override;
+  std::vector<Value> emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) override;
+  const ValueType& type(Value value) const override { return inner_.type(value); }
+  void begin_unit(std::string name) override { inner_.begin_unit(std::move(name)); }
+  Value input_ids() override { return inner_.input_ids(); }
+  Value positions() override { return inner_.positions(); }
+  Value document_starts() override { return inner_.document_starts(); }
+  Value attention(Value q, Value k, Value v, Attributes attributes) override {
+    return inner_.attention(q, k, v, std::move(attributes));
+  }
+  std::vector<Value> rope_table(Attributes attributes) override { return inner_.rope_table(std::move(attributes)); }
+  void language_model_head(Value x, Value weight, Attributes attributes) override {
+    inner_.language_model_head(x, weight, std::move(attributes));
+  }
+  Value reshape(Value x, Shape shape) override { return inner_.reshape(x, shape); }
+
+ private:
+  /// x [T, inputs], weight [outputs, inputs] (or the other way round where `transposed`).
+  struct Layer {
+    std::string module;
+    Value x, weight, bias;
+    Attributes attributes;
+    std::int64_t inputs, outputs;
+  };
+  Value with_adapter(const Layer& layer);
+  Value with_dora(const Layer& layer, Value a, Value b, Value dropped);
+
+  Emitter& inner_;
+  const LoraModules& modules_;
+  const bool trains_;
+  std::vector<std::string> names_;  // of weights by value; empty for others
+};
+
+}  // namespace heddle

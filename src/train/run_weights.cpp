@@ -1,0 +1,144 @@
+#include "train/run_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/checked_file.h"
+#include "quantize/decode.h"
+#include "train/local_state.h"
+
+namespace heddle {
+namespace {
+
+/// The adapter's file in a folder.
+class AdapterFile final : public WeightFiles {
+ public:
+  explicit AdapterFile(const std::filesystem::path& folder) : file_(folder / "adapter_model.safetensors") {}
+  std::vector<const StoredTensor*> tensors() const override {
+    std::vector<const StoredTensor*> all;
+    for (const auto& tensor : file_.tensors()) all.push_back(&tensor);
+    return all;
+  }
+  const StoredTensor* find(const std::string& name) const override { return file_.find(name); }
+  void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const override {
+    file_.read(tensor, offset, target);
+  }
+  const std::map<std::string, std::string>& weight_map() const override { return none_; }
+
+ private:
+  SafetensorsFile file_;
+  std::map<std::string, std::string> none_;
+};
+
+std::string base_weight_of(const std::string& magnitude) {
+  constexpr std::string_view kEnd = ".lora_magnitude_vector";
+  return magnitude.substr(kAdapterPrefix.size(), magnitude.size() - kAdapterPrefix.size() - kEnd.size()) + ".weight";
+}
+
+/// |W[o,:]| for each output: DoRA's magnitudes where B is zero. W is [O,I], or [I,O] where `is_transposed`.
+std::vector<float> row_norms(const WeightFiles& files, const StoredTensor& tensor, bool is_transposed) {
+  const std::int64_t rows = tensor.shape[0], columns = tensor.shape[1], elements = rows * columns;
+  std::vector<double> squares(static_cast<std::size_t>(is_transposed ? columns : rows), 0.0);
+  const std::int64_t block = block_elements(tensor.dtype);
+  const std::int64_t piece = std::max(block, (std::int64_t{1} << 18) / block * block);
+  std::vector<std::byte> bytes;
+  std::vector<float> values;
+  for (std::int64_t begin = 0; begin < elements; begin += piece) {
+    const std::int64_t count = std::min(piece, elements - begin);
+    bytes.resize(static_cast<std::size_t>(storage_bytes(tensor.dtype, count)));
+    values.resize(static_cast<std::size_t>(count));
+    files.read(tensor, static_cast<std::uint64_t>(storage_bytes(tensor.dtype, begin)), bytes);
+    decode(tensor.dtype, bytes.data(), count, 0, count, values.data());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t at = begin + i;
+      const double value = values[static_cast<std::size_t>(i)];
+      squares[static_cast<std::size_t>(is_transposed ? at % columns : at / columns)] += value * value;
+    }
+  }
+  std::vector<float> norms(squares.size());
+  std::transform(squares.begin(), squares.end(), norms.begin(),
+                 [](double sum) { return static_cast<float>(std::sqrt(sum)); });
+  return norms;
+}
+
+void fill_magnitudes(const WeightFiles* base, const WeightSource& source, const CompiledRun& compiled,
+                     Executor& executor) {
+  for (const auto& parameter : compiled.parameters.list) {
+    if (!parameter.name.ends_with(".lora_magnitude_vector")) continue;
+    if (base == nullptr) fail("lora.use_dora is true; expected model_name_or_path: it splits weights that are there");
+    const std::string weight = base_weight_of(parameter.name);
+    const auto entry = std::find_if(source.entries.begin(), source.entries.end(),
+                                    [&](const auto& candidate) { return candidate.parameter == weight; });
+    HEDDLE_CHECK(entry != source.entries.end());
+    const auto norms = row_norms(*base, *base->find(entry->name), compiled.rules.adapter()->config().fan_in_fan_out);
+    for (const auto& tensor : loaded_tensors(executor, parameter, compiled.sharding)) {
+      convert(norms.data() + tensor.begin, DType::f32, tensor.values.data, tensor.values.dtype,
+              tensor.end - tensor.begin);
+    }
+  }
+}
+
+}  // namespace
+
+RunWeights::RunWeights(const ModelSource& model, const CompiledRun& compiled) {
+  if (model.has_weights) {
+    base_ = open_weights(model);
+    base_source_ = match_weights(*base_, compiled.parameters, model.config);
+  } else {
+    base_source_ = fresh_source(compiled.parameters, dtype_from_torch(model.config.torch_dtype));
+  }
+  const LoraModules* modules = compiled.rules.adapter();
+  if (modules == nullptr) return;
+  adapter_ = true;
+  if (compiled.rules.adapter_folder().empty()) {
+    adapter_source_ = fresh_adapter_source(compiled.parameters, *modules);
+  } else {
+    adapter_files_ = std::make_unique<AdapterFile>(compiled.rules.adapter_folder());
+    adapter_source_ = match_adapter(*adapter_files_, compiled.parameters, *modules);
+  }
+}
+
+void RunWeights::load_base(const WeightSource& source, const CompiledRun& compiled, std::uint64_t seed,
+                           Executor& executor) const {
+  if (base_) {
+    load_weights(*base_, source, compiled.parameters, compiled.sharding, executor);
+  } else {
+    initialize_weights(compiled.parameters, seed, compiled.sharding, executor);
+  }
+}
+
+void RunWeights::load(const CompiledRun& compiled, std::uint64_t seed, Executor& executor) const {
+  load_base(base_source_, compiled, seed, executor);
+  if (!adapter_) return;
+  if (adapter_files_) {
+    load_weights(*adapter_files_, adapter_source_, compiled.parameters, compiled.sharding, executor);
+  } else {
+    initialize_adapter(compiled.parameters, seed, compiled.sharding, executor);
+    fill_magnitudes(base_.get(), base_source_, compiled, executor);
+  }
+}
+
+void RunWeights::load_frozen(const CompiledRun& compiled, std::uint64_t seed, Executor& executor) const {
+  WeightSource frozen;
+  for (const auto& entry : base_source_.entries) {
+    if (!compiled.parameters.find(entry.parameter)->is_trainable) frozen.entries.push_back(entry);
+  }
+  if (!frozen.entries.empty()) load_base(frozen, compiled, seed, executor);
+}
+
+std::string RunWeights::base_digest() const {
+  if (!base_) return "";
+  std::string facts;
+  std::vector<std::byte> sample;
+  for (const StoredTensor* tensor : base_->tensors()) {
+    facts += fmt::format("{} {} [{}] ", tensor->name, safetensors_name(tensor->dtype), fmt::join(tensor->shape, ","));
+    sample.resize(std::min<std::uint64_t>(64, tensor->bytes()));
+    base_->read(*tensor, (tensor->bytes() - sample.size()) / 2 / 8 * 8, sample);
+    facts.append(reinterpret_cast<const char*>(sample.data()), sample.size());
+  }
+  return checksum_text(checksum_of(std::as_bytes(std::span(facts))));
+}
+
+}  // namespace heddle

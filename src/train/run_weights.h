@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "train/run_setup.h"
+#include "train/weights.h"
+
+namespace heddle {
+
+/// Where the weights of a compiled model come from: the base's files or fresh ones, and an adapter's beside them. What
+/// the files hold is compared with the model when this is made, before any weight is read.
+class RunWeights {
+ public:
+  RunWeights(const ModelSource& model, const CompiledRun& compiled);
+
+  /// How what the run trains is laid out when it is exported: the model's files, or the adapter's.
+  const WeightSource& exported() const { return adapter_ ? adapter_source_ : base_source_; }
+  /// Fills everything that this rank holds.
+  void load(const CompiledRun& compiled, std::uint64_t seed, Executor& executor) const;
+  /// Fills what checkpoints leave out: the weights that are not trained.
+  void load_frozen(const CompiledRun& compiled, std::uint64_t seed, Executor& executor) const;
+  /// Tells one base from another: of names, types, shapes and some values of its files; empty for one from scratch.
+  std::string base_digest() const;
+
+ private:
+  void load_base(const WeightSource& source, const CompiledRun& compiled, std::uint64_t seed, Executor& executor) const;
+
+  std::unique_ptr<WeightFiles> base_, adapter_files_;  // null: fresh
+  bool adapter_ = false;
+  WeightSource base_source_, adapter_source_;
+};
+
+}  // namespace heddle
