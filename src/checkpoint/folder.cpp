@@ -104,14 +104,14 @@ std::optional<Checkpoint> newest_checkpoint(const fs::path& output_dir, Communic
        output_dir.string(), count, first_error);
 }
 
-void remove_old_checkpoints(const fs::path& output_dir, std::int64_t keep, std::int64_t keep_every,
+void remove_old_checkpoints(const fs::path& output_dir, std::int64_t keep, std::int64_t keep_every, std::int64_t best,
                             Communicator& communicator) {
   if (communicator.rank() != 0) return;
   remove_leftovers(output_dir);
   if (keep <= 0) return;
   const auto steps = checkpoint_steps(output_dir);
   for (std::size_t i = static_cast<std::size_t>(keep); i < steps.size(); ++i) {
-    if (keep_every > 0 && steps[i] % keep_every == 0) continue;
+    if (steps[i] == best || (keep_every > 0 && steps[i] % keep_every == 0)) continue;
     remove_checkpoint_folder(checkpoint_folder(output_dir, steps[i]));
   }
 }

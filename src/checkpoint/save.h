@@ -53,10 +53,10 @@ std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& output_
 /// Opens and verifies this one, on all ranks.
 Checkpoint open_checkpoint(const std::filesystem::path& folder, Communicator& communicator);
 
-/// Removes the oldest beyond `keep` (0 keeps all) but for those whose step is a multiple of `keep_every` (0: none), and
-/// what interrupted saves left. Called after a save was committed.
+/// Removes the oldest beyond `keep` (0 keeps all) but for that of step `best` (0: none) and those whose step is a
+/// multiple of `keep_every` (0: none), and what interrupted saves left. Called after a save was committed.
 void remove_old_checkpoints(const std::filesystem::path& output_dir, std::int64_t keep, std::int64_t keep_every,
-                            Communicator& communicator);
+                            std::int64_t best, Communicator& communicator);
 
 /// Proves before the first step that saving will work: the folder can be written to, renamed and synced in, and `bytes`
 /// (the largest save of all ranks together) are free. Throws Error naming the folder.

@@ -94,6 +94,10 @@ void RunFile::require_training_keys() const {
   }
   if (config_.train_file.empty()) fail("{}: train_file is missing", name_);
   if (config_.output_dir.empty()) fail("{}: output_dir is missing", name_);
+  if (config_.validation_file.empty() && (config_.load_best_model_at_end || config_.early_stopping_patience > 0)) {
+    fail("{}: validation_file is missing, which {} needs", name_,
+         config_.load_best_model_at_end ? "load_best_model_at_end" : "early_stopping_patience");
+  }
   const auto* model_key = config_.config_name.empty() ? "model_name_or_path" : "config_name";
   check_exists(config_.config_name.empty() ? config_.model_name_or_path : config_.config_name, model_key,
                setting(model_key));

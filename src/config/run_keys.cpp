@@ -149,10 +149,11 @@ constexpr std::array kSteps = {
            "Evaluate every so many steps; 0: at the end, where there is a `validation_file`."},
     RunKey{"logging_steps", Rule::whole(1, kMostSteps), "1", put<&RunConfig::logging_steps>, "",
            "Print every so many steps."},
-    RunKey{"early_stopping_patience", Rule::whole(0, kMostSteps), "0", put<&RunConfig::early_stopping_patience>, "0",
-           "Stop after so many evaluations without a better loss; 0: never."},
-    RunKey{"load_best_model_at_end", Rule::boolean(), "false", put<&RunConfig::load_best_model_at_end>, "false",
-           "Export the weights of the best evaluation instead of the last."},
+    RunKey{"early_stopping_patience", Rule::whole(0, kMostSteps), "0", put<&RunConfig::early_stopping_patience>, "",
+           "Stop after so many evaluations in a row without a better loss; 0: never. Needs `eval_steps`."},
+    RunKey{"load_best_model_at_end", Rule::boolean(), "false", put<&RunConfig::load_best_model_at_end>, "",
+           "Export the weights of the best evaluation instead of the last. `save_steps` must be a multiple of "
+           "`eval_steps`."},
     RunKey{"max_skipped_steps", Rule::whole(1, kMostSteps), "10", put<&RunConfig::max_skipped_steps>, "",
            "So many skipped (non-finite) steps in a row stop the run with an error."},
 };

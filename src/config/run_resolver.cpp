@@ -47,6 +47,7 @@ class RunResolver {
     count_ranks();
     check_model();
     check_steps();
+    check_evaluations();
     const auto outcome = apply_deepspeed();
     data_parallel_ranks(run_.settings);
     check_precision();
@@ -182,6 +183,26 @@ class RunResolver {
     if (warmup.value != 0 && ratio.value.get<double>() != 0) {
       fail("{}: warmup_steps is {}, but warmup_ratio is {} ({}); set one of them", warmup.origin,
            plain_text(warmup.value), plain_text(ratio.value), ratio.origin);
+    }
+  }
+
+  /// What goes by evaluations needs some along the way, and load_best_model_at_end checkpoints of them, as with Hugging
+  /// Face's Trainer.
+  void check_evaluations() const {
+    const auto& patience = run_.settings.at("early_stopping_patience");
+    const auto& evals = run_.settings.at("eval_steps");
+    const auto& saves = run_.settings.at("save_steps");
+    const auto eval_steps = evals.value.get<std::int64_t>(), save_steps = saves.value.get<std::int64_t>();
+    if (patience.value != 0 && eval_steps == 0) {
+      fail("{}: early_stopping_patience is {}, which needs eval_steps of at least 1; it is 0 ({})", patience.origin,
+           plain_text(patience.value), evals.origin);
+    }
+    const auto& best = run_.settings.at("load_best_model_at_end");
+    if (best.value == true && (eval_steps == 0 || save_steps == 0 || save_steps % eval_steps != 0)) {
+      fail(
+          "{}: load_best_model_at_end needs eval_steps, and save_steps that is a multiple of it; they are {} ({}) and "
+          "{} ({})",
+          best.origin, eval_steps, evals.origin, save_steps, saves.origin);
     }
   }
 

@@ -14,6 +14,7 @@
 #include "formats/files.h"
 #include "kernels/cpu/table.h"
 #include "monitor/monitor.h"
+#include "train/best_model.h"
 #include "train/checkpoint_export.h"
 #include "train/evaluate.h"
 #include "train/micro_batches.h"
@@ -91,6 +92,7 @@ class Trainer {
     if (resume_) {
       require_same_model(*resume_, compiled_.parameters, weights_->base_digest());
       state_ = read_state(*resume_, data_order_);
+      if (run_.load_best_model_at_end) state_.best = with_checkpoint(state_.best, output_dir_, communicator_);
     }
     const std::int64_t steps_left_of_epochs =
         static_cast<std::int64_t>(
@@ -175,20 +177,21 @@ class Trainer {
     if (is_root_ || communicator_.transport() == "mpi") watch.emplace();
     saved_at_ = Clock::now();
     std::int64_t saved_step = state_.step;
-    while (state_.step < total_steps_ && agreement_.signal == 0) {
+    while (!is_over() && agreement_.signal == 0) {
       const StepMetrics metrics = take_step();
       if (monitor_) monitor_->on_step(metrics);
       stop_if_nothing_moves();
-      const bool last = state_.step == total_steps_;
-      if (data_.validation && (last || (run_.eval_steps > 0 && state_.step % run_.eval_steps == 0))) run_evaluation();
-      // Last, so that a resume finds every line up to the checkpoint's step.
-      if ((run_.save_steps > 0 && (last || state_.step % run_.save_steps == 0)) || agreement_.saves) {
+      const bool evaluates = data_.validation && (state_.step == total_steps_ || is_multiple(run_.eval_steps));
+      const bool is_new_best = evaluates && run_evaluation();
+      // Last, so that a resume finds every line up to the checkpoint's step. A new best may lie between save_steps.
+      if ((run_.save_steps > 0 && is_over()) || is_multiple(run_.save_steps) || agreement_.saves ||
+          (run_.load_best_model_at_end && is_new_best)) {
         save();
         saved_step = state_.step;
       }
     }
     const int signal = agreement_.signal;
-    if (signal != 0 && state_.step < total_steps_) {
+    if (signal != 0 && !is_over()) {
       if (saved_step != state_.step) save();
       note("stopped by {}; checkpoint-{} holds everything", signal == SIGINT ? "SIGINT" : "SIGTERM", state_.step);
       return signal == SIGINT ? 130 : 143;
@@ -196,6 +199,10 @@ class Trainer {
     finish();
     return 0;
   }
+
+  bool is_over() const { return state_.step >= total_steps_ || state_.best.is_past(run_.early_stopping_patience); }
+  /// Whether something that is done every so many steps (0: never) is due.
+  bool is_multiple(std::int64_t steps) const { return steps > 0 && state_.step % steps == 0; }
 
   /// One optimizer step: all its micro-batches, the norm, and the update unless something was not finite.
   StepMetrics take_step() {
@@ -274,10 +281,12 @@ class Trainer {
     }
   }
 
-  void run_evaluation() {
+  /// True: none was better so far.
+  bool run_evaluation() {
     const auto result = evaluate(*executor_, index(compiled_.evaluate), *data_.validation,
                                  run_.per_device_eval_batch_size, communicator_);
     if (monitor_) monitor_->on_evaluation({state_.step, result.loss, result.perplexity(), result.num_tokens});
+    return state_.best.add(state_.step, result.loss);
   }
 
   void save() {
@@ -291,10 +300,29 @@ class Trainer {
     state["base"] = weights_->base_digest();
     save_checkpoint(output_dir_, state_.step, checkpoint_pieces(*executor_, compiled_.parameters, compiled_.sharding),
                     state, files, communicator_);
-    remove_old_checkpoints(output_dir_, run_.save_total_limit, run_.save_keep_steps, communicator_);
+    remove_old_checkpoints(output_dir_, run_.save_total_limit, run_.save_keep_steps,
+                           run_.load_best_model_at_end ? state_.best.step : 0, communicator_);
     executor_->release_nvme();
     saved_at_ = Clock::now();
     checkpoint_seconds_ += seconds_since(start);
+  }
+
+  /// What is exported: the weights of the best evaluation, where the run file asks for them.
+  void choose_weights() {
+    const BestEvaluation& best = state_.best;
+    if (state_.step < total_steps_) {
+      note("stopped after step {}: {} evaluations in a row were no better (early_stopping_patience)", state_.step,
+           best.evaluations_since);
+    }
+    if (!run_.load_best_model_at_end) return;
+    if (!best.is_known()) {
+      warning("load_best_model_at_end: no evaluation had a finite loss; the weights are those of step {}", state_.step);
+      return;
+    }
+    note("load_best_model_at_end: the weights are those of step {}, eval_loss {}", best.step, best.loss);
+    if (best.step == state_.step) return;
+    restore_best(best, output_dir_, compiled_.parameters, compiled_.sharding, *executor_, communicator_);
+    executor_->release_nvme();
   }
 
   void finish() {
@@ -304,6 +332,7 @@ class Trainer {
     if (is_root_) {
       write_text_file(output_dir_ / "memory.json", bill_document(compiled_.parameters, all).dump(2) + "\n");
     }
+    choose_weights();
     const auto files = compiled_.rules.adapter() != nullptr
                            ? adapter_files(model_, run_.tokenizer_name, *compiled_.rules.adapter())
                            : model_files(model_, run_.tokenizer_name, run_.torch_dtype);

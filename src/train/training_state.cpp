@@ -153,7 +153,8 @@ Json state_document(const TrainingState& state, const DataOrder& data) {
           {"loss_scaler",
            {{"scale", state.loss_scaler.scale},
             {"steps_without_overflow", state.loss_scaler.steps_without_overflow},
-            {"hysteresis_left", state.loss_scaler.hysteresis_left}}}};
+            {"hysteresis_left", state.loss_scaler.hysteresis_left}}},
+          {"best_evaluation", best_document(state.best)}};
 }
 
 TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data) {
@@ -168,6 +169,7 @@ TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data) {
   state.loss_scaler.scale = scaler.positive_number("scale");
   state.loss_scaler.steps_without_overflow = scaler.integer("steps_without_overflow", 0, INT64_MAX);
   state.loss_scaler.hysteresis_left = scaler.integer("hysteresis_left", 0, INT64_MAX);
+  state.best = read_best(reader, state.step);
   return state;
 }
 

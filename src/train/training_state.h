@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "program/builder.h"
 #include "program/partition.h"
+#include "train/best_evaluation.h"
 #include "train/executor.h"
 #include "train/loss_scaler.h"
 
@@ -25,6 +26,7 @@ struct TrainingState {
   /// Micro-batches so far, of all ranks together: what random streams of a micro-batch count by.
   std::int64_t micro_batches = 0;
   LossScaler::State loss_scaler;
+  BestEvaluation best;
 };
 
 /// Which rows come in which order: a run goes on from a checkpoint only where this is the same, or where the rows that

@@ -195,12 +195,20 @@ TEST_F(CheckpointFolder, AnotherTensorOrMoreElementsAreRefused) {
   EXPECT_THAT([&] { read(checkpoint, "weights/a", 0, 43); }, ThrowsMessage<Error>(HasSubstr("42 elements")));
 }
 
+TEST_F(CheckpointFolder, TheBestStaysHoweverOldItIs) {
+  for (const std::int64_t step : {1, 2, 3, 4, 5}) save(step);
+  remove_old_checkpoints(folder_, 2, 0, 2, *alone());
+  EXPECT_THAT(checkpoint_steps(folder_), testing::ElementsAre(5, 4, 2));
+  remove_old_checkpoints(folder_, 1, 0, 5, *alone());  // a new best: the old one is as any other
+  EXPECT_THAT(checkpoint_steps(folder_), testing::ElementsAre(5));
+}
+
 TEST_F(CheckpointFolder, OldOnesGoAndSoDoUnfinishedOnes) {
   for (const std::int64_t step : {1, 2, 3, 4, 5, 6, 7}) save(step);
   fs::create_directory(folder_ / ".checkpoint-8.partial");
-  remove_old_checkpoints(folder_, 2, 3, *alone());
+  remove_old_checkpoints(folder_, 2, 3, 0, *alone());
   EXPECT_THAT(checkpoint_steps(folder_), testing::ElementsAre(7, 6, 3));
-  remove_old_checkpoints(folder_, 1, 0, *alone());
+  remove_old_checkpoints(folder_, 1, 0, 0, *alone());
   EXPECT_THAT(names(), testing::UnorderedElementsAre("config.json", "checkpoint-7"));
 }
 
@@ -235,7 +243,7 @@ TEST_F(CheckpointFolder, WhatDoesNotChangeIsStoredOnce) {
     EXPECT_EQ(inode(first / name), inode(second / name)) << name;
   for (const char* name : {"state-00000.safetensors", "small.txt"})
     EXPECT_NE(inode(first / name), inode(second / name)) << name;
-  remove_old_checkpoints(folder_, 1, 0, *alone());
+  remove_old_checkpoints(folder_, 1, 0, 0, *alone());
   EXPECT_EQ(read(*newest(), "weights/base", 0, 600000), frozen);
   EXPECT_EQ(read(*newest(), "exp_avg/a"), moments_);
 

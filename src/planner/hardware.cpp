@@ -1,0 +1,153 @@
+#include "planner/hardware.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "planner/ceilings.h"
+#include "tiers/arena.h"
+
+namespace heddle {
+namespace {
+
+/// A row of the table: GiB, TFLOP/s, TFLOP/s, GB/s, GB/s, GB/s.
+struct Row {
+  std::string_view name;
+  double total, half, single, memory, host_link, peer_link;
+  bool has_bf16 = true;
+};
+
+// Memory: the "total capacity" that PyTorch's out-of-memory message prints (the total of cudaMemGetInfo or
+// hipMemGetInfo); the least of what drivers and mounts print. Rates: the vendors' data sheets and white papers: NVIDIA
+// T4, V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM), HGX B200, GA102, AD102 and Blackwell RTX architecture; AMD
+// Instinct MI300X. Host link: PCIe 3, 4 or 5 at 16 lanes; peer link: NVLink or Infinity Fabric, one way, else PCIe.
+constexpr double kPcie3 = 15.75, kPcie4 = 31.5, kPcie5 = 63.0;
+constexpr std::array kTable = {
+    Row{"T4", 14.56, 65, 8.1, 320, kPcie3, kPcie3, false},
+    Row{"V100-16GB", 15.77, 125, 15.7, 900, kPcie3, 150, false},
+    Row{"V100-32GB", 31.73, 125, 15.7, 900, kPcie3, 150, false},
+    Row{"RTX 3090", 23.57, 71, 35.6, 936, kPcie4, kPcie4},
+    Row{"RTX 4090", 23.52, 165.2, 82.6, 1008, kPcie4, kPcie4},
+    Row{"RTX 5090", 31.36, 209.5, 104.8, 1792, kPcie5, kPcie5},
+    Row{"A100-40GB", 39.38, 312, 19.5, 1555, kPcie4, 300},
+    Row{"A100-80GB", 79.14, 312, 19.5, 2039, kPcie4, 300},
+    Row{"H100", 79.10, 989, 67, 3350, kPcie5, 450},
+    Row{"H200", 139.72, 989, 67, 4800, kPcie5, 450},
+    Row{"B200", 178.35, 2250, 75, 8000, kPcie5, 900},
+    Row{"MI300X", 191.69, 1307, 163.4, 5300, kPcie5, 448},
+};
+constexpr std::string_view kCpu = "cpu";
+
+/// The driver's context and the kernels' code, which a process pays before its first byte of data.
+constexpr double kContextBytes = 0x1p29;
+// Assumed for every machine: a server's 400 GB/s of memory and two drives of 6 GB/s, shared by eight devices.
+constexpr double kHostBandwidth = 50e9, kNvmeBandwidth = 1.5e9;
+
+Device device_of(const Row& row) {
+  return {.name = std::string(row.name),
+          .memory = static_cast<std::uint64_t>(row.total * 0x1p30 - kContextBytes),
+          .half_flops = row.half * 1e12,
+          .float_flops = row.single * 1e12,
+          .memory_bandwidth = row.memory * 1e9,
+          .host_link = row.host_link * 1e9,
+          .peer_link = row.peer_link * 1e9,
+          .host_bandwidth = kHostBandwidth,
+          .nvme_bandwidth = kNvmeBandwidth,
+          .has_bf16 = row.has_bf16};
+}
+
+std::string normalized(std::string_view name) {
+  std::string text;
+  for (const char c : name) {
+    if (c == ' ' || c == '-' || c == '_') continue;
+    text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return text;
+}
+
+std::vector<std::string_view> names() {
+  std::vector<std::string_view> list;
+  for (const Row& row : kTable) list.push_back(row.name);
+  list.push_back(kCpu);
+  return list;
+}
+
+std::string joined(const std::vector<std::string_view>& list) {
+  std::string text;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == list.size() ? " or " : ", ", list[i]);
+  }
+  return text;
+}
+
+/// The number before the x of "4xA100-40GB", which is cut off `text`; nothing where there is none.
+std::optional<int> take_count(std::string_view& text) {
+  const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits == text.size() || (text[digits] != 'x' && text[digits] != 'X')) return std::nullopt;
+  int count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + digits, count);
+  if (error != std::errc() || count == 0) {
+    fail("--hardware {}: {} is no number of devices; expected 1 or more", text, text.substr(0, digits));
+  }
+  text.remove_prefix(digits + 1);
+  return count;
+}
+
+[[noreturn]] void refuse(std::string_view name) {
+  const std::string key = normalized(name);
+  std::vector<std::string_view> longer, candidates;
+  std::vector<std::string> keys;
+  for (const auto known : names()) {
+    keys.push_back(normalized(known));
+    if (!key.empty() && keys.back().starts_with(key)) longer.push_back(known);
+  }
+  if (longer.size() > 1) fail("--hardware {} may be several; expected {}", name, joined(longer));
+  if (longer.size() == 1) fail("--hardware {} is not known; did you mean {}?", name, longer.front());
+  candidates.assign(keys.begin(), keys.end());
+  const std::string nearest = nearest_name(key, candidates);
+  const auto at = static_cast<std::size_t>(std::ranges::find(keys, nearest) - keys.begin());
+  if (at < keys.size()) fail("--hardware {} is not known; did you mean {}?", name, names()[at]);
+  fail("--hardware {} is not known; expected {}", name, joined(names()));
+}
+
+}  // namespace
+
+Hardware parse_hardware(std::string_view text) {
+  Hardware hardware;
+  hardware.devices = take_count(text).value_or(0);
+  const std::string key = normalized(text);
+  if (key == kCpu) {
+    hardware.device = cpu_device(std::max(1, hardware.devices));
+    return hardware;
+  }
+  const auto row = std::ranges::find_if(kTable, [&](const Row& known) { return normalized(known.name) == key; });
+  if (row == kTable.end()) refuse(text);
+  hardware.device = device_of(*row);
+  return hardware;
+}
+
+Device cpu_device(int ranks) {
+  const auto cached = cached_ceilings();
+  const ThreadCeilings* kept = cached ? cached->of_threads(available_cores()) : nullptr;
+  const ThreadCeilings measured = kept != nullptr ? *kept : measure_threads(available_cores(), 0.05);
+  // A plain roofline has one rate of memory: that of a copy, which reads as much as it writes.
+  return {.name = std::string(kCpu),
+          .memory = available_memory() / static_cast<std::uint64_t>(ranks),
+          .half_flops = measured.flops / ranks,
+          .float_flops = measured.flops / ranks,
+          .memory_bandwidth = measured.copy / ranks,
+          .host_link = measured.copy / ranks,
+          .peer_link = measured.copy / ranks,
+          .host_bandwidth = measured.copy / ranks,
+          .nvme_bandwidth = kNvmeBandwidth};
+}
+
+}  // namespace heddle

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+
+#include "comm/communicator.h"
+#include "program/builder.h"
+#include "program/partition.h"
+#include "train/best_evaluation.h"
+#include "train/executor.h"
+
+/// load_best_model_at_end: the checkpoint of the best evaluation. All ranks of a run call these functions.
+namespace heddle {
+
+/// For a run that goes on: `best`, if output_dir holds its checkpoint; else, as after a resume from another folder,
+/// none, with a warning, so that the best of what comes counts.
+BestEvaluation with_checkpoint(const BestEvaluation& best, const std::filesystem::path& output_dir,
+                               Communicator& communicator);
+
+/// Fills what this rank holds of weights, master weights and moments from the checkpoint of the best evaluation, which
+/// is verified first. Throws Error where it is not there, is damaged, or is of another run.
+void restore_best(const BestEvaluation& best, const std::filesystem::path& output_dir, const Parameters& parameters,
+                  const Sharding& sharding, Executor& executor, Communicator& communicator);
+
+}  // namespace heddle
