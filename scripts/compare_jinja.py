@@ -32,7 +32,7 @@ from heddle_program import DEFAULT_PROGRAM  # noqa: E402
 EPOCH = 1752584523
 MESSAGES = [{"role": "user", "content": "Hi"}]
 PER_TEMPLATE = 100
-ADDRESS = re.compile(r"0x[0-9a-f]{6,}|<generator|<function|<built-in|<bound method|<class|<jinja2|TemplateReference|iterator object|<transformers")
+ADDRESS = re.compile(r"0x[0-9a-f]{6,}|<generator|<function|<built-in|<bound method|<class|<jinja2|TemplateReference|iterator object|<transformers", re.IGNORECASE)
 OWN_MESSAGES = (jinja2.TemplateError,)
 
 

@@ -15,7 +15,7 @@
 ///   manifest.json            its own checksum, format version, step, training state; of each logical tensor the type,
 ///                            the global shape and the pieces that make it up, {file, begin, end} in elements of the
 ///                            flattened tensor; of each file the size and the checksums of its chunks
-///   state-RRRRR.safetensors  the pieces that rank R wrote; frozen-RRRRR.safetensors: of what training does not change
+///   state-RRRRR.safetensors  the pieces that rank R wrote
 ///   config.json, ...         the files of the model, so that the folder names its model
 /// Tensors are logical (weights/NAME in fp32, exp_avg/NAME, exp_avg_sq/NAME), so that any layout can read them.
 /// docs/checkpoints.md has the whole format.

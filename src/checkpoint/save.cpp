@@ -75,12 +75,10 @@ struct StateFile {
 };
 
 void write_pieces(FolderWriter& folder, int rank, std::span<const CheckpointPiece> pieces) {
-  StateFile changing{fmt::format("state-{:05}.safetensors", rank), {}};
-  StateFile frozen{fmt::format("frozen-{:05}.safetensors", rank), {}};
+  StateFile file{fmt::format("state-{:05}.safetensors", rank), {}};
   for (const auto& piece : pieces) {
     SavedTensor tensor{piece.dtype, piece.shape, {}};
     HEDDLE_CHECK(piece.bytes.size() == static_cast<std::size_t>(piece.end - piece.begin) * dtype_bytes(piece.dtype));
-    StateFile& file = piece.is_frozen ? frozen : changing;
     if (piece.end > piece.begin) {
       const bool is_whole = piece.end - piece.begin == tensor.elements();
       file.entries.push_back({piece.name, piece.dtype, is_whole ? piece.shape : std::vector{piece.end - piece.begin}});
@@ -89,22 +87,17 @@ void write_pieces(FolderWriter& folder, int rank, std::span<const CheckpointPiec
     }
     folder.manifest.tensors.emplace(piece.name, std::move(tensor));
   }
-  for (StateFile* file : {&changing, &frozen}) {
-    if (file->entries.empty()) continue;
-    std::uint64_t data_bytes = 0;
-    const std::string header =
-        safetensors_header(file->name, file->entries, {{"format", "heddle-checkpoint"}}, data_bytes);
-    file->parts[0] = std::as_bytes(std::span(header));
-    file == &frozen ? folder.write_or_link(file->name, file->parts) : folder.write(file->name, file->parts);
-  }
+  if (file.entries.empty()) return;
+  std::uint64_t data_bytes = 0;
+  const std::string header = safetensors_header(file.name, file.entries, {{"format", "heddle-checkpoint"}}, data_bytes);
+  file.parts[0] = std::as_bytes(std::span(header));
+  folder.write(file.name, file.parts);
 }
 
-/// Of all ranks; frozen pieces are linked where there is something to link to.
-std::uint64_t bytes_to_write(std::span<const CheckpointPiece> pieces, bool has_previous, Communicator& communicator) {
+/// Of all ranks.
+std::uint64_t bytes_to_write(std::span<const CheckpointPiece> pieces, Communicator& communicator) {
   std::int64_t bytes = 0;
-  for (const auto& piece : pieces) {
-    if (!piece.is_frozen || !has_previous) bytes += static_cast<std::int64_t>(piece.bytes.size());
-  }
+  for (const auto& piece : pieces) bytes += static_cast<std::int64_t>(piece.bytes.size());
   communicator.all_reduce(std::span(&bytes, 1), Reduction::sum, "size of a checkpoint");
   return static_cast<std::uint64_t>(bytes);
 }
@@ -150,7 +143,7 @@ fs::path save(const fs::path& output_dir, const fs::path& aside, std::int64_t st
   fs::path target = checkpoint_folder(output_dir, step);
   const bool is_first = communicator.rank() == 0;
   const auto previous = newest_other_step(output_dir, step, communicator);
-  const std::uint64_t bytes = bytes_to_write(pieces, previous >= 0, communicator);
+  const std::uint64_t bytes = bytes_to_write(pieces, communicator);
   agree(communicator, [&] {
     if (!is_first) return;
     require_space(output_dir, bytes + kSmallFiles);

@@ -24,7 +24,6 @@ struct CheckpointPiece {
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0, end = 0;
   std::span<const std::byte> bytes;
-  bool is_frozen = false;  ///< training does not change it
 };
 
 /// A file that lies in the folder as it is: a copy of `source`, or `text` where that is empty.
@@ -36,7 +35,7 @@ struct KeptFile {
 
 /// Writes OUTPUT_DIR/checkpoint-STEP, each rank its pieces, and returns its path. It is written aside as
 /// .checkpoint-STEP.partial, synced, read back and renamed: what has the final name is whole. The free space is checked
-/// first. What does not change (frozen pieces, `files`) and lies in the newest checkpoint already is linked, not
+/// first. What does not change of `files` and lies in the newest checkpoint already is linked, not
 /// written again, if it is large. `state` and `files` are rank 0's. After a failure nothing is left.
 std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, std::int64_t step,
                                       std::span<const CheckpointPiece> pieces, const Json& state,

@@ -1,13 +1,18 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "config/value_rule.h"
 #include "formats/file_kind.h"
 #include "formats/files.h"
 #include "formats/json.h"
+#include "planner/fit.h"
 #include "planner/length_table.h"
 #include "planner/memory_timeline.h"
 #include "train/plan_document.h"
@@ -25,17 +30,66 @@ bool is_model(const std::string& path) {
 }
 
 struct Options {
-  std::string path, image;
+  std::string path, image, hardware, memory_budget;
   bool json = false, program = false;
 };
 
+RunFile open_run(const std::string& path, const RunFile::Overrides& overrides) {
+  return is_model(path) ? RunFile::from_overrides(path, overrides) : RunFile::load(path, overrides);
+}
+
+/// The run on as many ranks as there are devices; without a number of devices, on its own.
+RunFile on_hardware(RunFile file, const std::string& path, RunFile::Overrides overrides, const Hardware& hardware) {
+  const int ranks = file.config().ranks;
+  if (hardware.devices == 0 || hardware.devices == ranks) return file;
+  const std::string origin = file.effective().at("ranks").at("origin");
+  if (origin != "default") {
+    fail("--hardware names {} devices, but ranks is {} ({}); expected the same number", hardware.devices, ranks,
+         origin);
+  }
+  overrides.emplace_back("ranks", std::to_string(hardware.devices));
+  return open_run(path, overrides);
+}
+
+std::uint64_t parse_budget(const std::string& text) {
+  SourceNode node;
+  node.kind = plain_scalar_kind(text);
+  node.text = text;
+  node.where = "command line";
+  return read_value(node, ValueRule::bytes(), "--memory_budget").get<std::uint64_t>();
+}
+
+/// Nothing where neither hardware nor a budget is named. The budget is the least of what is named: the device's memory,
+/// --memory_budget, and the run's device_memory.
+std::optional<Fit> fit_of(const Options& options, const std::optional<Hardware>& hardware, const RunConfig& run,
+                          const ModelSource& model, const RunData& data) {
+  if (!hardware && options.memory_budget.empty()) return std::nullopt;
+  const bool is_shared = !hardware || (hardware->devices == 0 && hardware->device.name == "cpu");
+  Device device = is_shared ? cpu_device(run.ranks) : hardware->device;
+  if (!hardware) device.is_host = false;  // it lends its rates alone: the budget is that of some other device
+  std::uint64_t budget = options.memory_budget.empty() ? device.memory : parse_budget(options.memory_budget);
+  if (hardware) budget = std::min(budget, device.memory);
+  if (run.device_memory) budget = std::min(budget, *run.device_memory);
+  constexpr std::int64_t kMostRows = 65536;
+  const std::int64_t most_rows =
+      data.train ? std::clamp<std::int64_t>(data.train->num_rows(), 1, kMostRows) : kMostRows;
+  const auto compile = [&](const RunConfig& variant) { return compile_run(variant, model, data); };
+  return find_fit(run, compile, device, budget, most_rows);
+}
+
 void plan(const Options& options, const RunFile::Overrides& overrides) {
   const std::string& path = options.path;
-  const RunFile file = is_model(path) ? RunFile::from_overrides(path, overrides) : RunFile::load(path, overrides);
+  RunFile file = open_run(path, overrides);
+  std::optional<Hardware> hardware;
+  if (!options.hardware.empty()) {
+    hardware = parse_hardware(options.hardware);
+    file = on_hardware(std::move(file), path, overrides, *hardware);
+  }
   file.require_supported();
   const RunConfig& run = file.config();
   const ModelSource model = open_run_model(run);
-  const CompiledRun compiled = compile_run(run, model, load_run_data(run, model));
+  const RunData data = load_run_data(run, model);
+  const CompiledRun compiled = compile_run(run, model, data);
   const bool by_length = run.train_file.empty();
   LengthTable lengths;
   if (by_length && !options.program && (!options.json || !options.image.empty()))
@@ -48,11 +102,15 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
                                              : timeline_image(memory_timeline(compiled), title));
   }
   std::string text;
+  const auto fit = options.program ? std::nullopt : fit_of(options, hardware, run, model, data);
   if (options.json) {
-    text = plan_document(compiled).dump(2) + "\n";
+    Json document = plan_document(compiled);
+    if (fit) add_fit(document, *fit);
+    text = document.dump(2) + "\n";
   } else {
     text = options.program ? program_text(compiled) : bill_text(compiled);
     if (!options.program && by_length) text += length_text(lengths);
+    if (fit) text += fit_text(*fit);
   }
   std::fwrite(text.data(), 1, text.size(), stdout);
 }
@@ -68,6 +126,9 @@ void add_plan(CLI::App& program, Outcome&) {
                     "list every instruction with its buffers, shapes, bytes and lifetimes");
   command->add_option("--image", options->image,
                       "write an SVG: memory over a step, or for a model without data the peak by length");
+  command->add_option("--hardware", options->hardware,
+                      "NAME or NxNAME, as 4xA100-40GB: whether it fits there, and what would make it fit");
+  command->add_option("--memory_budget", options->memory_budget, "the same for a budget of each device, as 24GiB");
   command->allow_extras();
   command->footer("--KEY VALUE sets any key of the run file, e.g. --bf16 true --max_length 4096 --recompute full.");
   command->callback([command, options] { plan(*options, parse_overrides(command->remaining())); });

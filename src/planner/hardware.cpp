@@ -26,20 +26,21 @@ struct Row {
 };
 
 // Memory: the "total capacity" that PyTorch's out-of-memory message prints (the total of cudaMemGetInfo or
-// hipMemGetInfo); the least of what drivers and mounts print. Rates: the vendors' data sheets and white papers: NVIDIA
-// T4, V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM), HGX B200, GA102, AD102 and Blackwell RTX architecture; AMD
-// Instinct MI300X. Host link: PCIe 3, 4 or 5 at 16 lanes; peer link: NVLink or Infinity Fabric, one way, else PCIe.
+// hipMemGetInfo), as users of these devices report it; drivers differ by up to 0.2 GiB. Rates: the vendors' data sheets
+// and white papers: NVIDIA T4, V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM), HGX B200, GA102, AD102 and Blackwell
+// RTX architecture; AMD Instinct MI300X. Host link: PCIe 3, 4 or 5 at 16 lanes; peer link: NVLink or Infinity Fabric,
+// one way, else PCIe.
 constexpr double kPcie3 = 15.75, kPcie4 = 31.5, kPcie5 = 63.0;
 constexpr std::array kTable = {
-    Row{"T4", 14.56, 65, 8.1, 320, kPcie3, kPcie3, false},
+    Row{"T4", 14.75, 65, 8.1, 320, kPcie3, kPcie3, false},
     Row{"V100-16GB", 15.77, 125, 15.7, 900, kPcie3, 150, false},
     Row{"V100-32GB", 31.73, 125, 15.7, 900, kPcie3, 150, false},
-    Row{"RTX 3090", 23.57, 71, 35.6, 936, kPcie4, kPcie4},
-    Row{"RTX 4090", 23.52, 165.2, 82.6, 1008, kPcie4, kPcie4},
-    Row{"RTX 5090", 31.36, 209.5, 104.8, 1792, kPcie5, kPcie5},
+    Row{"RTX 3090", 23.69, 71, 35.6, 936, kPcie4, kPcie4},
+    Row{"RTX 4090", 23.64, 165.2, 82.6, 1008, kPcie4, kPcie4},
+    Row{"RTX 5090", 31.37, 209.5, 104.8, 1792, kPcie5, kPcie5},
     Row{"A100-40GB", 39.38, 312, 19.5, 1555, kPcie4, 300},
     Row{"A100-80GB", 79.14, 312, 19.5, 2039, kPcie4, 300},
-    Row{"H100", 79.10, 989, 67, 3350, kPcie5, 450},
+    Row{"H100", 79.11, 989, 67, 3350, kPcie5, 450},
     Row{"H200", 139.72, 989, 67, 4800, kPcie5, 450},
     Row{"B200", 178.35, 2250, 75, 8000, kPcie5, 900},
     Row{"MI300X", 191.69, 1307, 163.4, 5300, kPcie5, 448},
@@ -103,15 +104,15 @@ std::optional<int> take_count(std::string_view& text) {
 
 [[noreturn]] void refuse(std::string_view name) {
   const std::string key = normalized(name);
-  std::vector<std::string_view> longer, candidates;
+  std::vector<std::string_view> longer;
   std::vector<std::string> keys;
   for (const auto known : names()) {
     keys.push_back(normalized(known));
-    if (!key.empty() && keys.back().starts_with(key)) longer.push_back(known);
+    if (!key.empty() && keys.back().find(key) != std::string::npos) longer.push_back(known);
   }
   if (longer.size() > 1) fail("--hardware {} may be several; expected {}", name, joined(longer));
   if (longer.size() == 1) fail("--hardware {} is not known; did you mean {}?", name, longer.front());
-  candidates.assign(keys.begin(), keys.end());
+  const std::vector<std::string_view> candidates(keys.begin(), keys.end());
   const std::string nearest = nearest_name(key, candidates);
   const auto at = static_cast<std::size_t>(std::ranges::find(keys, nearest) - keys.begin());
   if (at < keys.size()) fail("--hardware {} is not known; did you mean {}?", name, names()[at]);
@@ -147,7 +148,8 @@ Device cpu_device(int ranks) {
           .host_link = measured.copy / ranks,
           .peer_link = measured.copy / ranks,
           .host_bandwidth = measured.copy / ranks,
-          .nvme_bandwidth = kNvmeBandwidth};
+          .nvme_bandwidth = kNvmeBandwidth,
+          .is_host = true};
 }
 
 }  // namespace heddle

@@ -18,6 +18,7 @@ struct Device {
   double host_bandwidth = 0;    ///< bytes of host memory that a rank has for itself
   double nvme_bandwidth = 0;    ///< bytes, its share of the disks
   bool has_bf16 = true;
+  bool is_host = false;  ///< what is offloaded to host memory lies in `memory` too
 };
 
 /// What `--hardware` names: "4xA100-40GB", or "H100" without a number.
@@ -26,8 +27,8 @@ struct Hardware {
   int devices = 0;  ///< 0: no number is named
 };
 
-/// Names in any case, with or without spaces, dashes and underscores. Throws Error with the nearest name, or with all of
-/// them.
+/// Names in any case, with or without spaces, dashes and underscores. Throws Error with the nearest name, or with all
+/// of them.
 Hardware parse_hardware(std::string_view text);
 
 /// This machine's processor as a device of `ranks`, each with its share: memory that is free now, and rates as `heddle

@@ -48,7 +48,8 @@ class Roofline {
     std::int64_t tokens = 0, documents = 1;
     for (const Buffer& buffer : program.buffers) {
       if (buffer.label == labels::input_ids) tokens = buffer.type.shape.elements();
-      if (buffer.label == labels::document_starts) documents = std::max<std::int64_t>(1, buffer.type.shape.elements() - 1);
+      if (buffer.label == labels::document_starts)
+        documents = std::max<std::int64_t>(1, buffer.type.shape.elements() - 1);
     }
     for (std::int64_t i = 0; i < documents; ++i)
       sizes.documents.push_back(tokens * (i + 1) / documents - tokens * i / documents);

@@ -6,8 +6,8 @@
 namespace heddle {
 
 /// An optimizer step on one rank, by a plain roofline (Williams, Waterman, Patterson 2009): each instruction takes its
-/// FLOPs or its bytes, whichever take longer, and nothing overlaps. What transfers and collectives cost is thus an upper
-/// bound: those that hide behind computation cost less.
+/// FLOPs or its bytes, whichever take longer, and nothing overlaps. What transfers and collectives cost is thus an
+/// upper bound: those that hide behind computation cost less.
 struct StepCost {
   double seconds = 0;
   double flops = 0;

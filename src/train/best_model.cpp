@@ -37,11 +37,22 @@ BestEvaluation with_checkpoint(const BestEvaluation& best, const std::filesystem
   return {};
 }
 
-void restore_best(const BestEvaluation& best, const std::filesystem::path& output_dir, const Parameters& parameters,
-                  const Sharding& sharding, Executor& executor, Communicator& communicator) {
-  const Checkpoint checkpoint = open_checkpoint(checkpoint_folder(output_dir, best.step), communicator);
-  require_same_evaluation(checkpoint, best);
-  agree(communicator, [&] { restore_tensors(checkpoint, parameters, sharding, executor); });
+void load_best_model(const BestEvaluation& best, std::int64_t last_step, const std::filesystem::path& output_dir,
+                     const Parameters& parameters, const Sharding& sharding, Executor& executor,
+                     Communicator& communicator) {
+  if (!best.is_known()) {
+    warning("load_best_model_at_end: no evaluation had a finite loss; the weights are those of step {}", last_step);
+    return;
+  }
+  if (best.step != last_step) {
+    const Checkpoint checkpoint = open_checkpoint(checkpoint_folder(output_dir, best.step), communicator);
+    agree(communicator, [&] {
+      require_same_evaluation(checkpoint, best);
+      restore_tensors(checkpoint, parameters, sharding, executor);
+    });
+    executor.release_nvme();
+  }
+  note("load_best_model_at_end: the weights are those of step {}, eval_loss {}", best.step, best.loss);
 }
 
 }  // namespace heddle

@@ -16,9 +16,11 @@ namespace heddle {
 BestEvaluation with_checkpoint(const BestEvaluation& best, const std::filesystem::path& output_dir,
                                Communicator& communicator);
 
-/// Fills what this rank holds of weights, master weights and moments from the checkpoint of the best evaluation, which
-/// is verified first. Throws Error where it is not there, is damaged, or is of another run.
-void restore_best(const BestEvaluation& best, const std::filesystem::path& output_dir, const Parameters& parameters,
-                  const Sharding& sharding, Executor& executor, Communicator& communicator);
+/// After the last step: fills what this rank holds of weights, master weights and moments from the checkpoint of the
+/// best evaluation, which is verified first, and says which it is; without one the weights stay, with a warning. Throws
+/// Error where the checkpoint is not there, is damaged, or is of another run.
+void load_best_model(const BestEvaluation& best, std::int64_t last_step, const std::filesystem::path& output_dir,
+                     const Parameters& parameters, const Sharding& sharding, Executor& executor,
+                     Communicator& communicator);
 
 }  // namespace heddle

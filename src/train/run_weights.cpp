@@ -37,9 +37,14 @@ std::string base_weight_of(const std::string& magnitude) {
   return magnitude.substr(kAdapterPrefix.size(), magnitude.size() - kAdapterPrefix.size() - kEnd.size()) + ".weight";
 }
 
-/// |W[o,:]| for each output: DoRA's magnitudes where B is zero. W is [O,I], or [I,O] where `is_transposed`.
-std::vector<float> row_norms(const WeightFiles& files, const StoredTensor& tensor, bool is_transposed) {
+/// |W[o,:]| for each output, as the run holds W: DoRA's magnitudes where B is zero. W is [O,I], or [I,O] where
+/// `is_transposed`.
+std::vector<float> row_norms(const WeightFiles& files, const StoredTensor& tensor, const Parameter& held,
+                             bool is_transposed) {
   const std::int64_t rows = tensor.shape[0], columns = tensor.shape[1], elements = rows * columns;
+  const bool is_encoded = held.is_quantized() && *held.storage != tensor.dtype;
+  const std::vector<std::byte> encoded =
+      is_encoded ? encode_nf4(files, tensor, *held.storage) : std::vector<std::byte>();
   std::vector<double> squares(static_cast<std::size_t>(is_transposed ? columns : rows), 0.0);
   const std::int64_t block = block_elements(tensor.dtype);
   const std::int64_t piece = std::max(block, (std::int64_t{1} << 18) / block * block);
@@ -47,10 +52,14 @@ std::vector<float> row_norms(const WeightFiles& files, const StoredTensor& tenso
   std::vector<float> values;
   for (std::int64_t begin = 0; begin < elements; begin += piece) {
     const std::int64_t count = std::min(piece, elements - begin);
-    bytes.resize(static_cast<std::size_t>(storage_bytes(tensor.dtype, count)));
     values.resize(static_cast<std::size_t>(count));
-    files.read(tensor, static_cast<std::uint64_t>(storage_bytes(tensor.dtype, begin)), bytes);
-    decode(tensor.dtype, bytes.data(), count, 0, count, values.data());
+    if (is_encoded) {
+      decode(*held.storage, encoded.data(), elements, begin, count, values.data());
+    } else {
+      bytes.resize(static_cast<std::size_t>(storage_bytes(tensor.dtype, count)));
+      files.read(tensor, static_cast<std::uint64_t>(storage_bytes(tensor.dtype, begin)), bytes);
+      decode(tensor.dtype, bytes.data(), count, 0, count, values.data());
+    }
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t at = begin + i;
       const double value = values[static_cast<std::size_t>(i)];
@@ -72,7 +81,8 @@ void fill_magnitudes(const WeightFiles* base, const WeightSource& source, const 
     const auto entry = std::find_if(source.entries.begin(), source.entries.end(),
                                     [&](const auto& candidate) { return candidate.parameter == weight; });
     HEDDLE_CHECK(entry != source.entries.end());
-    const auto norms = row_norms(*base, *base->find(entry->name), compiled.rules.adapter()->config().fan_in_fan_out);
+    const auto norms = row_norms(*base, *base->find(entry->name), *compiled.parameters.find(weight),
+                                 compiled.rules.adapter()->config().fan_in_fan_out);
     for (const auto& tensor : loaded_tensors(executor, parameter, compiled.sharding)) {
       convert(norms.data() + tensor.begin, DType::f32, tensor.values.data, tensor.values.dtype,
               tensor.end - tensor.begin);

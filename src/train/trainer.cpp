@@ -196,6 +196,9 @@ class Trainer {
       note("stopped by {}; checkpoint-{} holds everything", signal == SIGINT ? "SIGINT" : "SIGTERM", state_.step);
       return signal == SIGINT ? 130 : 143;
     }
+    if (state_.step < total_steps_)
+      note("stopped early: {} evaluations in a row were no better than that of step {}", state_.best.evaluations_since,
+           state_.best.step);
     finish();
     return 0;
   }
@@ -307,24 +310,6 @@ class Trainer {
     checkpoint_seconds_ += seconds_since(start);
   }
 
-  /// What is exported: the weights of the best evaluation, where the run file asks for them.
-  void choose_weights() {
-    const BestEvaluation& best = state_.best;
-    if (state_.step < total_steps_) {
-      note("stopped after step {}: {} evaluations in a row were no better (early_stopping_patience)", state_.step,
-           best.evaluations_since);
-    }
-    if (!run_.load_best_model_at_end) return;
-    if (!best.is_known()) {
-      warning("load_best_model_at_end: no evaluation had a finite loss; the weights are those of step {}", state_.step);
-      return;
-    }
-    note("load_best_model_at_end: the weights are those of step {}, eval_loss {}", best.step, best.loss);
-    if (best.step == state_.step) return;
-    restore_best(best, output_dir_, compiled_.parameters, compiled_.sharding, *executor_, communicator_);
-    executor_->release_nvme();
-  }
-
   void finish() {
     const TierBills held = executor_->held();
     std::vector<TierBills> all(static_cast<std::size_t>(communicator_.size()));
@@ -332,7 +317,10 @@ class Trainer {
     if (is_root_) {
       write_text_file(output_dir_ / "memory.json", bill_document(compiled_.parameters, all).dump(2) + "\n");
     }
-    choose_weights();
+    if (run_.load_best_model_at_end) {
+      load_best_model(state_.best, state_.step, output_dir_, compiled_.parameters, compiled_.sharding, *executor_,
+                      communicator_);
+    }
     const auto files = compiled_.rules.adapter() != nullptr
                            ? adapter_files(model_, run_.tokenizer_name, *compiled_.rules.adapter())
                            : model_files(model_, run_.tokenizer_name, run_.torch_dtype);

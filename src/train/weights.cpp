@@ -162,24 +162,10 @@ void load_bytes(const WeightFiles& files, const StoredTensor& stored, const std:
   }
 }
 
-/// Of a tensor that becomes NF4: encoded as a whole, since its scales lie behind its codes and have a mean of their
-/// own.
+/// Of a tensor that becomes NF4.
 void load_encoded(const WeightFiles& files, const StoredTensor& stored, DType type,
                   const std::vector<LocalTensor>& tensors) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : stored.shape) elements *= extent;
-  std::vector<std::byte> encoded(static_cast<std::size_t>(storage_bytes(type, elements))), piece;
-  Nf4Encoder encoder(type, elements, encoded);
-  std::vector<float> values;
-  for (std::int64_t begin = 0; begin < elements; begin += kBuffered) {
-    const std::int64_t count = std::min(kBuffered, elements - begin);
-    piece.resize(static_cast<std::size_t>(count) * dtype_bytes(stored.dtype));
-    files.read(stored, static_cast<std::uint64_t>(begin) * dtype_bytes(stored.dtype), piece);
-    values.resize(static_cast<std::size_t>(count));
-    convert_parallel(piece.data(), stored.dtype, values.data(), DType::f32, count);
-    encoder.encode(begin, values);
-  }
-  encoder.finish();
+  const auto encoded = encode_nf4(files, stored, type);
   for (const auto& tensor : tensors) {
     std::copy(encoded.begin() + tensor.begin, encoded.begin() + tensor.end,
               static_cast<std::byte*>(tensor.values.data));
@@ -228,6 +214,24 @@ void initialize(const Parameters& parameters, std::uint64_t seed, bool of_adapte
 }
 
 }  // namespace
+
+std::vector<std::byte> encode_nf4(const WeightFiles& files, const StoredTensor& stored, DType type) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : stored.shape) elements *= extent;
+  std::vector<std::byte> encoded(static_cast<std::size_t>(storage_bytes(type, elements))), piece;
+  Nf4Encoder encoder(type, elements, encoded);
+  std::vector<float> values;
+  for (std::int64_t begin = 0; begin < elements; begin += kBuffered) {
+    const std::int64_t count = std::min(kBuffered, elements - begin);
+    piece.resize(static_cast<std::size_t>(count) * dtype_bytes(stored.dtype));
+    files.read(stored, static_cast<std::uint64_t>(begin) * dtype_bytes(stored.dtype), piece);
+    values.resize(static_cast<std::size_t>(count));
+    convert_parallel(piece.data(), stored.dtype, values.data(), DType::f32, count);
+    encoder.encode(begin, values);
+  }
+  encoder.finish();
+  return encoded;
+}
 
 WeightSource match_weights(const WeightFiles& files, const Parameters& parameters, const ModelConfig& model) {
   const std::string prefix = base_model_prefix(model);

@@ -41,6 +41,10 @@ WeightSource match_adapter(const WeightFiles& files, const Parameters& parameter
 void load_weights(const WeightFiles& files, const WeightSource& source, const Parameters& parameters,
                   const Sharding& sharding, Executor& executor);
 
+/// A tensor as `type` (NF4), whole: its scales lie behind its codes and have a mean of their own. Its values are read
+/// in pieces.
+std::vector<std::byte> encode_nf4(const WeightFiles& files, const StoredTensor& stored, DType type);
+
 /// Fresh weights by each parameter's rule, drawn from the seed and the parameter's place: the same numbers whatever
 /// this rank holds of them, and with an adapter beside them or not.
 void initialize_weights(const Parameters& parameters, std::uint64_t seed, const Sharding& sharding, Executor& executor);

@@ -96,6 +96,21 @@ TEST(RunFile, JsonIsReadInFull) {
   EXPECT_EQ(run.config().packing, std::nullopt);
 }
 
+TEST(RunFile, WhatGoesByEvaluationsNeedsThem) {
+  const std::string best = "load_best_model_at_end: true\n";
+  EXPECT_EQ(error_of(best + "eval_steps: 4\nsave_steps: 6"),
+            "run.yaml:1: load_best_model_at_end needs eval_steps, and save_steps that is a multiple of it; they are 4 "
+            "(run.yaml:2) and 6 (run.yaml:3)");
+  EXPECT_THAT(error_of(best + "eval_steps: 4"), HasSubstr("0 (default)"));
+  EXPECT_THAT(error_of(best + "save_steps: 4"), HasSubstr("0 (default)"));
+  EXPECT_THAT(error_of("early_stopping_patience: 3"),
+              HasSubstr("early_stopping_patience is 3, which needs eval_steps"));
+  const RunFile run = parse(best + "eval_steps: 4\nsave_steps: 8\nearly_stopping_patience: 3");
+  EXPECT_EQ(unsupported_of(run), "");
+  EXPECT_TRUE(run.config().load_best_model_at_end);
+  EXPECT_EQ(run.config().early_stopping_patience, 3);
+}
+
 TEST(RunFile, DefaultsAreTheTables) {
   // The table's defaults and RunConfig's own say the same.
   const auto c = parse("{}").config();

@@ -25,17 +25,21 @@ class DataPosition : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   /// A checkpoint at that step of a schedule over the data.
-  Checkpoint saved(std::int64_t schedule_step, const DataOrder& data) {
+  Checkpoint saved(std::int64_t schedule_step, const DataOrder& data, const BestEvaluation& best = {},
+                   const std::string& left_out = "") {
     TrainingState state;
     state.step = state.schedule_step = schedule_step;
     state.updates = schedule_step - 1;
     state.micro_batches = 17;
     state.loss_scaler.scale = 1024;
+    state.best = best;
+    Json document = state_document(state, data);
+    document.erase(left_out);
     const std::vector<float> values(1);
     const std::vector<CheckpointPiece> pieces = {
         {"weights/a", DType::f32, {1}, 0, 1, std::as_bytes(std::span(values))}};
     const auto group = alone();
-    return Checkpoint(save_checkpoint(folder_, schedule_step, pieces, state_document(state, data), {}, *group));
+    return Checkpoint(save_checkpoint(folder_, schedule_step, pieces, document, {}, *group));
   }
 
   static DataOrder order(std::int64_t rows, std::int64_t rows_per_step) {
@@ -52,6 +56,18 @@ TEST_F(DataPosition, TheStateComesBack) {
   EXPECT_EQ(state.schedule_step, 5);
   EXPECT_EQ(state.micro_batches, 17);
   EXPECT_EQ(state.loss_scaler.scale, 1024);
+}
+
+TEST_F(DataPosition, TheBestEvaluationComesBackToTheBit) {
+  const BestEvaluation best = {.step = 4, .loss = 0.1 + 0.2, .evaluations_since = 1};
+  EXPECT_EQ(read_state(saved(5, order(30, 4), best), order(30, 4)).best, best);
+  const BestEvaluation none = {.evaluations_since = 2};  // two whose loss was not finite
+  EXPECT_EQ(read_state(saved(6, order(30, 4), none), order(30, 4)).best, none);
+}
+
+TEST_F(DataPosition, ACheckpointThatKnowsNoBestEvaluationLoads) {
+  const Checkpoint checkpoint = saved(5, order(30, 4), {.step = 4, .loss = 1}, "best_evaluation");
+  EXPECT_EQ(read_state(checkpoint, order(30, 4)).best, BestEvaluation());
 }
 
 // 30 rows in steps of 4: an epoch has 8 steps, the last of 2 rows.

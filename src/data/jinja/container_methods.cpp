@@ -36,6 +36,7 @@ Value copy(Runtime&, const Value& self, Arguments& arguments) {
 }
 
 Value get(Runtime& runtime, const Value& self, Arguments& arguments) {
+  if (!arguments.keywords.empty()) fail("dict.get() takes no keyword arguments");
   const auto [key, otherwise] = arguments.bind<2>({"key", "default"}, 1);
   check_hashable(key);
   const Value found = element(runtime, self, key);

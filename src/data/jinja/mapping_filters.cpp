@@ -25,6 +25,7 @@ struct Passed {
 class Source {
  public:
   explicit Source(const Value& input) : input_(input) {}
+  bool is_read() const { return is_true(input_); }
   bool next(Runtime& runtime, Value& item) {
     if (!cursor_) {
       if (!is_true(input_)) return false;
@@ -48,16 +49,19 @@ class Mapped final : public Iterator {
   Mapped(const Value& input, const Passed& passed) : source_(input), passed_(passed) {}
 
   bool next(Runtime& runtime, Value& item) override {
+    const Arguments all("map", passed_.positional, passed_.keywords);
+    const Value* attribute = passed_.positional.empty() ? all.keyword("attribute") : nullptr;
+    if (attribute == nullptr && passed_.positional.empty() && source_.is_read()) {
+      fail("map requires a filter argument");
+    }
     if (!source_.next(runtime, item)) return false;
     const Runtime::Depth depth(runtime);
-    const Arguments all("map", passed_.positional, passed_.keywords);
-    if (const Value* attribute = all.keyword("attribute"); attribute != nullptr && passed_.positional.empty()) {
+    if (attribute != nullptr) {
       const Value* otherwise = all.keyword("default");
       if (passed_.keywords.size() > (otherwise != nullptr ? 2 : 1)) fail("Unexpected keyword argument of map");
       item = AttributePath(runtime, *attribute).of(runtime, item, otherwise != nullptr ? *otherwise : Value::missing());
       return true;
     }
-    if (passed_.positional.empty()) fail("map requires a filter argument");
     const std::string_view name = name_of(passed_.positional[0], "filter");
     const FilterFunction filter = find_filter(name);
     if (filter == nullptr) fail("No filter named '{}'.", name);

@@ -91,7 +91,7 @@ Value operate_integers(BinaryOp op, std::int64_t a, std::int64_t b) {
       return Value(result);
     case BinaryOp::divide:
       if (b == 0) fail("division by zero");
-      return Value(static_cast<double>(a) / static_cast<double>(b));
+      return Value(static_cast<double>(static_cast<long double>(a) / static_cast<long double>(b)));  // 64 bits, exact
     case BinaryOp::floor_divide: return Value(floor_quotient(a, b));
     case BinaryOp::remainder: return Value(integer_remainder(a, b));
     case BinaryOp::power:

@@ -132,7 +132,7 @@ Value element(Runtime& runtime, const Value& value, const Value& index) {
 namespace {
 
 struct Bounds {
-  std::int64_t start, step, count;
+  std::int64_t start, stop, step, count;
 };
 
 /// slice.indices(size) of Python.
@@ -151,7 +151,7 @@ Bounds bounds_of(const Value& start, const Value& stop, const Value& step, std::
     return std::min(at, highest);
   };
   const std::int64_t first = place(start, by < 0 ? highest : lowest), last = place(stop, by < 0 ? lowest : highest);
-  return {first, by, Range{first, last, by}.size()};
+  return {first, last, by, Range{first, last, by}.size()};
 }
 
 }  // namespace
@@ -168,8 +168,7 @@ Value slice_of(Runtime& runtime, const Value& value, const Value& start, const V
   const auto at = [&bounds](std::int64_t i) { return bounds.start + i * bounds.step; };
   if (value.is(Kind::range)) {
     const Range& range = *value.range;
-    return Value(runtime.arena.make<Range>(range.at(bounds.start), range.at(bounds.start + bounds.count * bounds.step),
-                                           range.step * bounds.step));
+    return Value(runtime.arena.make<Range>(range.at(bounds.start), range.at(bounds.stop), range.step * bounds.step));
   }
   if (value.is_sequence()) {
     if (bounds.step == 1) {

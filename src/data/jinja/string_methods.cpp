@@ -213,9 +213,10 @@ Value replace(Runtime& runtime, const Value& self, Arguments& arguments) {
 
 std::string_view fill_of(Runtime& runtime, const Value& self, const Value& fill) {
   if (fill.is(Kind::missing)) return " ";
-  const auto text = string_of(fill, "The fill character");
+  std::string_view text = string_of(fill, "The fill character");
+  if (self.is_markup) text = escape(runtime, fill).text();
   if (length_of(text) != 1) fail("The fill character must be exactly one character long");
-  return self.is_markup ? escape(runtime, fill).text() : text;
+  return text;
 }
 
 Value padded(Runtime& runtime, const Value& self, std::string_view fill, std::int64_t left, std::int64_t right) {

@@ -22,6 +22,7 @@ namespace {
 /// As Jinja names the owner of a missing attribute.
 std::string owner_name(const Value& owner) {
   if (owner.is(Kind::none)) return "None";
+  if (owner.is_markup) return "markupsafe.Markup object";
   return std::string(type_name(owner)) + " object";
 }
 
@@ -44,7 +45,7 @@ std::string_view type_name(const Value& value) {
     case Kind::boolean: return "bool";
     case Kind::integer: return "int";
     case Kind::floating: return "float";
-    case Kind::string: return value.is_markup ? "markupsafe.Markup" : "str";
+    case Kind::string: return value.is_markup ? "Markup" : "str";
     case Kind::list: return "list";
     case Kind::tuple: return "tuple";
     case Kind::dict: return "dict";
