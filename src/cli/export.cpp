@@ -32,6 +32,7 @@ constexpr std::array<std::pair<const char*, DType>, 8> kTypes = {{{"f32", DType:
 
 std::vector<std::string> type_names() {
   std::vector<std::string> names;
+  names.reserve(kTypes.size());
   for (const auto& [name, type] : kTypes) names.emplace_back(name);
   return names;
 }

@@ -143,7 +143,8 @@ std::optional<bool> read_weight(const Json& in, const Place& place) {
     const auto found = in.find(key);
     if (found == in.end() || found->is_null()) continue;
     if (found->is_boolean()) return found->get<bool>();
-    if (found->is_number() && (*found == 0 || *found == 1)) return *found == 1;
+    const double number = found->is_number() ? found->get<double>() : -1.0;
+    if (number == 0.0 || number == 1.0) return number == 1.0;
     fail("{}.{} is {}; expected 0, 1, false or true", place, key, json_excerpt(*found));
   }
   return std::nullopt;
@@ -165,7 +166,7 @@ void append_messages(const Json& list, const std::string& field, Conversation& o
 /// A list, or a text that holds one. LLaMA-Factory's bare functions are put into the form that templates expect.
 Json read_tools(const RowFields& fields, bool wraps_functions) {
   const Json* value = fields.find("tools");
-  if (value == nullptr || *value == "") return nullptr;
+  if (value == nullptr || (value->is_string() && value->get_ref<const std::string&>().empty())) return nullptr;
   Json tools = value->is_string() ? parse_json(value->get<std::string>(), "tools") : *value;
   if (tools.is_null()) return nullptr;
   if (!tools.is_array()) fail("tools is {}; expected a list", json_excerpt(tools));

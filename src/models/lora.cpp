@@ -107,6 +107,7 @@ LoraModules::LoraModules(LoraConfig config, const std::string& model_type, const
     targets_.insert(module);
   }
   std::vector<std::string> modules;
+  modules.reserve(weights.size());
   for (const auto& weight : weights) modules.push_back(module_of(weight));
   for (const auto& name : config_.target_modules) {
     if (std::any_of(linear.begin(), linear.end(), [&](const auto& module) { return is_name_or_end(module, name); }))
@@ -172,6 +173,7 @@ std::vector<Value> ModuleList::emit(std::string_view operation, std::vector<Valu
   const Operation& made = find_operation(operation);
   inputs.resize(std::max(inputs.size(), made.inputs));
   std::vector<ValueType> in;
+  in.reserve(inputs.size());
   for (const Value input : inputs) in.push_back(input.present() ? type(input) : ValueType{});
   if (operation == "linear") {
     const std::string& name = names_[static_cast<std::size_t>(inputs[1].id)];

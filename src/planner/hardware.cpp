@@ -76,6 +76,7 @@ std::string normalized(std::string_view name) {
 
 std::vector<std::string_view> names() {
   std::vector<std::string_view> list;
+  list.reserve(kTable.size() + 1);
   for (const Row& row : kTable) list.push_back(row.name);
   list.push_back(kCpu);
   return list;

@@ -106,7 +106,7 @@ void export_adapter(const fs::path& source, const fs::path& folder) {
     fail("{}: has no adapter_config.json; expected a LoRA run or its checkpoint", source.string());
   if (is_checkpoint(source)) return export_checkpoint(open_checkpoint(source, *alone()), folder);
   const auto weights = source / "adapter_model.safetensors";
-  SafetensorsFile{weights};  // is whole
+  const SafetensorsFile whole(weights);  // is checked when it is opened
   auto files = companion_files(source);
   for (const auto& file : {source / "adapter_config.json", weights})
     files.push_back({file.filename().string(), file, ""});

@@ -113,6 +113,7 @@ TEST_F(BestModel, TheBestOutlivesTheLimitAndLiesBetweenSaves) {
   const fs::path every = train_as("every", {{"max_steps", 12}, {"early_stopping_patience", 0}});
   const std::int64_t best = step_of_least(evaluations(every));
   ASSERT_LT(best, 10);
+  ASSERT_NE(best % 5, 0);
   const fs::path out =
       train_as("out", {{"max_steps", 12}, {"early_stopping_patience", 0}, {"save_steps", 5}, {"save_total_limit", 1}});
   EXPECT_THAT(checkpoint_steps(out), testing::ElementsAre(12, best));
@@ -141,6 +142,16 @@ TEST_F(BestModel, RanksDecideAlikeAtEveryStage) {
     EXPECT_EQ(evaluations(two), evaluations(one)) << stage;
     EXPECT_EQ(read_file(two / "model.safetensors"), read_file(one / "model.safetensors")) << stage;
   }
+}
+
+TEST_F(BestModel, WhatIsOffloadedComesBackToo) {
+  const fs::path held = train_as("held", {{"bf16", true}});
+  const fs::path offloaded = train_as("offloaded", {{"bf16", true},
+                                                    {"offload_optimizer", "nvme"},
+                                                    {"offload_param", "cpu"},
+                                                    {"nvme_path", folder_.path().string()}});
+  EXPECT_EQ(evaluations(offloaded), evaluations(held));
+  EXPECT_EQ(read_file(offloaded / "model.safetensors"), read_file(held / "model.safetensors"));
 }
 
 TEST_F(BestModel, AnAdapterIsThatOfTheBestEvaluationToo) {
