@@ -103,13 +103,33 @@ std::optional<int> take_count(std::string_view& text) {
   return count;
 }
 
+/// Whether `key` is one or several whole words of a name, side by side: "a100" of "A100-40GB", but not "a10".
+bool has_words(std::string_view known, const std::string& key) {
+  std::vector<std::string> words(1);
+  for (const char c : known) {
+    if (c == ' ' || c == '-') {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  for (std::size_t first = 0; first < words.size(); ++first) {
+    std::string run;
+    for (std::size_t last = first; last < words.size(); ++last) {
+      run += normalized(words[last]);
+      if (run == key) return true;
+    }
+  }
+  return false;
+}
+
 [[noreturn]] void refuse(std::string_view name) {
   const std::string key = normalized(name);
   std::vector<std::string_view> longer;
   std::vector<std::string> keys;
   for (const auto known : names()) {
     keys.push_back(normalized(known));
-    if (!key.empty() && keys.back().find(key) != std::string::npos) longer.push_back(known);
+    if (has_words(known, key)) longer.push_back(known);
   }
   if (longer.size() > 1) fail("--hardware {} may be several; expected {}", name, joined(longer));
   if (longer.size() == 1) fail("--hardware {} is not known; did you mean {}?", name, longer.front());

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "quantize/dynamic_map.h"
 
 namespace heddle {
 namespace {
@@ -37,30 +38,6 @@ float greatest_magnitude(std::span<const float> values) {
   return greatest;
 }
 
-std::array<float, 256> make_scale_values() {
-  constexpr int kPowers = 7;
-  std::array<float, 256> values{};
-  std::size_t count = 2;
-  values[1] = 1.0f;
-  for (int power = 0; power < kPowers; ++power) {
-    // Means of neighbours among 2^power + 1 even steps from 0.1 to 1, in fp32 as PyTorch's linspace makes them.
-    const int steps = 1 << power;
-    const float step = (1.0f - 0.1f) / static_cast<float>(steps);
-    const auto boundary = [&](int i) {
-      return i < (steps + 1) / 2 ? std::fmaf(step, static_cast<float>(i), 0.1f)
-                                 : std::fmaf(-step, static_cast<float>(steps - i), 1.0f);
-    };
-    const auto unit = static_cast<float>(std::pow(10.0, power - (kPowers - 1)));
-    for (int i = 0; i < steps; ++i) {
-      const float mean = (boundary(i) + boundary(i + 1)) / 2.0f;
-      values[count++] = unit * mean;
-      values[count++] = -unit * mean;
-    }
-  }
-  std::sort(values.begin(), values.end());
-  return values;
-}
-
 /// The code of a scale in [-1, 1]. As the CPU backend of bitsandbytes, which looks it up in a table of 65,536 steps: x
 /// is rounded to such a step first.
 unsigned nearest_scale_code(float x) {
@@ -82,7 +59,7 @@ float read_float(const std::byte* from) {
 }  // namespace
 
 const std::array<float, 256>& nf4_scale_values() {
-  static const std::array<float, 256> kValues = make_scale_values();
+  static const std::array<float, 256> kValues = dynamic_map_values(true);
   return kValues;
 }
 

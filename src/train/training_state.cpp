@@ -208,16 +208,6 @@ void restore_tensors(const Checkpoint& checkpoint, const Parameters& parameters,
   }
 }
 
-void restore_weights(const Checkpoint& checkpoint, const Parameters& parameters, const Sharding& sharding,
-                     Executor& executor) {
-  for (const auto& parameter : parameters.list) {
-    const std::string name = "weights/" + parameter.name;
-    require_shape(checkpoint, name, parameter.shape);
-    for (const auto& part : loaded_tensors(executor, parameter, sharding))
-      checkpoint.read(name, part.begin, part.end, part.values.dtype, bytes_of(part.values));
-  }
-}
-
 std::optional<Checkpoint> find_resume_point(const RunConfig& run, Communicator& communicator) {
   if (run.resume_from_checkpoint == "false") return std::nullopt;
   if (run.resume_from_checkpoint == "auto") return newest_checkpoint(run.output_dir, communicator);

@@ -61,10 +61,6 @@ void require_same_model(const Checkpoint& checkpoint, const Parameters& paramete
 void restore_tensors(const Checkpoint& checkpoint, const Parameters& parameters, const Sharding& sharding,
                      Executor& executor);
 
-/// Fills the weights alone, of a checkpoint that holds such a model, for programs without an optimizer.
-void restore_weights(const Checkpoint& checkpoint, const Parameters& parameters, const Sharding& sharding,
-                     Executor& executor);
-
 /// The checkpoint to go on from, as resume_from_checkpoint says, verified and the same on all ranks; none: a fresh
 /// start. Throws Error for a path without one.
 std::optional<Checkpoint> find_resume_point(const RunConfig& run, Communicator& communicator);

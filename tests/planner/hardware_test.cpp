@@ -50,6 +50,7 @@ TEST(Hardware, NamesAreReadInAnyCaseAndSpacing) {
 
 TEST(Hardware, AMisspelledNameNamesTheNearest) {
   EXPECT_NE(refusal("2xH10O").find("did you mean H100?"), std::string::npos) << refusal("2xH10O");
+  EXPECT_EQ(refusal("A10").find("may be several"), std::string::npos) << refusal("A10");  // another device than A100
   EXPECT_NE(refusal("4090").find("did you mean RTX 4090?"), std::string::npos) << refusal("4090");
 }
 

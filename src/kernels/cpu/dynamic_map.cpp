@@ -4,36 +4,11 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quantize/dynamic_map.h"
 
 namespace heddle::cpu {
-namespace {
 
-/// torch.linspace(0.1, 1, n + 1) in f32: from both ends to the middle, each product and sum rounded once.
-float boundary_of(int index, int n) {
-  constexpr float kBegin = 0.1f, kEnd = 1.0f;
-  const float step = (kEnd - kBegin) / static_cast<float>(n);
-  return index < (n + 1) / 2 ? std::fma(step, static_cast<float>(index), kBegin)
-                             : std::fma(-step, static_cast<float>(n - index), kEnd);
-}
-
-}  // namespace
-
-DynamicMap::DynamicMap(bool is_signed) : values_{}, boundaries_{}, codes_{} {
-  constexpr int kPowers = 7;
-  std::size_t count = 0;
-  for (int power = 0; power < kPowers; ++power) {
-    const int fractions = 1 << (is_signed ? power : power + 1);
-    const auto scale = static_cast<float>(std::pow(10.0, power - (kPowers - 1)));
-    for (int i = 0; i < fractions; ++i) {
-      const float mean = (boundary_of(i, fractions) + boundary_of(i + 1, fractions)) / 2.0f;
-      values_[count++] = scale * mean;
-      if (is_signed) values_[count++] = -scale * mean;
-    }
-  }
-  values_[count++] = 0.0f;
-  values_[count++] = 1.0f;
-  HEDDLE_CHECK(count == values_.size());
-  std::sort(values_.begin(), values_.end());
+DynamicMap::DynamicMap(bool is_signed) : values_(dynamic_map_values(is_signed)), boundaries_{}, codes_{} {
   for (std::uint32_t cell = 0; cell < kCells; ++cell) {
     const std::uint32_t bits = (cell + static_cast<std::uint32_t>(kFirstCell)) << kShift;
     const auto first = cell == 0 ? 0.0f : std::bit_cast<float>(bits);

@@ -4,9 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-/// The 8-bit codes of optimizer states: the dynamic map of Dettmers 2015 (arXiv:1511.04561) as bitsandbytes'
-/// create_dynamic_map makes it. 256 values in ascending order from -1 (signed) or 0 to 1, finer in relation to their
-/// size the larger they are, over seven powers of ten.
+/// The 8-bit codes of optimizer states, by quantize/dynamic_map.h.
 namespace heddle::cpu {
 
 class DynamicMap {
