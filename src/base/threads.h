@@ -19,8 +19,9 @@ void run_parallel(std::int64_t count, Body body, void* context);
 }  // namespace detail
 
 /// Calls body(index, thread) for each index in [0, count), each once, spread over threads(); thread < threads().
-/// Indices are handed out dynamically: a result must not depend on which thread took an index. No heap allocation.
-/// The body must not throw. Nested calls run on the calling thread alone, with thread 0 of that call.
+/// Indices are handed out dynamically: a result must not depend on which thread took an index. They are handed out in
+/// ascending order, so an index may wait for what a lower one does. No heap allocation. The body must not throw.
+/// Nested calls run on the calling thread alone, with thread 0 of that call.
 template <typename Function>
 void parallel_for(std::int64_t count, Function&& body) {
   using Plain = std::remove_reference_t<Function>;

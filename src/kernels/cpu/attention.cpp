@@ -5,8 +5,8 @@
 //
 // A tile is computed transposed: lanes are queries, rows are keys or dimensions. So maxima and sums of the softmax run
 // down the rows without crossing lanes, keys and values are read as they lie (each element broadcast), and D needs to
-// be a multiple of nothing. One work unit is one tile of queries of one head; units are handed out from the end of the
-// stream, where they are longest.
+// be a multiple of nothing. One work unit is a block of tiles of queries of one head, which share each load of a tile
+// of keys; units are handed out from the end of the stream, where they are longest.
 #include "kernels/cpu/attention_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,6 +14,12 @@
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which decides what they are compiled for.
 #include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <span>
 
 #include "base/threads.h"
 #include "kernels/cpu/attention_decode.h"
@@ -30,29 +36,41 @@ namespace {
 constexpr float kMasked = -3.0e38f;
 constexpr float kNoMaximum = -1.0e30f;
 
-/// What a work unit keeps in its thread's scratch.
-struct ForwardTile {
+/// Tiles of queries that one unit visits for one load of the keys, where there are units enough.
+constexpr int kMaxTilesPerBlock = 2;
+
+/// A tile of queries in a thread's scratch.
+struct QueryTile {
+  Range rows{};  // of the stream
+  VisibleKeys visible{};
   float* queries;  // [D][kTile], times scale
-  float* rows;     // [kTile][padded]: queries as read, later the output
-  float* keys;     // [kTile][padded]
-  float* values;   // [kTile][padded]
-  float* scores;   // [kTile keys][kTile queries], then the probabilities
   float* output;   // [padded][kTile], not yet divided by the sums
   float* maximum;  // [kTile]
   float* sum;      // [kTile]
   float* rescale;  // [kTile]: exp(old maximum - new maximum)
+};
 
-  ForwardTile(const AttentionCall& a, const Scratch& scratch, int thread) {
+/// A thread's scratch.
+struct ForwardTiles {
+  std::array<QueryTile, kMaxTilesPerBlock> block;
+  float* rows;    // [kTile][padded]: queries as read, later the output
+  float* keys;    // [kTile][padded]
+  float* values;  // [kTile][padded]
+  float* scores;  // [kTile keys][kTile queries], then the probabilities
+
+  ForwardTiles(const AttentionCall& a, const Scratch& scratch, int thread) {
     ScratchPieces pieces(scratch, thread);
-    queries = pieces.take(a.padded * kTile);
+    for (QueryTile& tile : block) {
+      tile.queries = pieces.take(a.padded * kTile);
+      tile.output = pieces.take(a.padded * kTile);
+      tile.maximum = pieces.take(kTile);
+      tile.sum = pieces.take(kTile);
+      tile.rescale = pieces.take(kTile);
+    }
     rows = pieces.take(kTile * a.padded);
     keys = pieces.take(kTile * a.padded);
     values = pieces.take(kTile * a.padded);
     scores = pieces.take(kTile * kTile);
-    output = pieces.take(a.padded * kTile);
-    maximum = pieces.take(kTile);
-    sum = pieces.take(kTile);
-    rescale = pieces.take(kTile);
   }
 };
 
@@ -82,7 +100,7 @@ void drop(const AttentionCall& a, std::int64_t t, std::int64_t head, Range keys,
 /// running maximum.
 template <bool kPartlyMasked>
 void online_softmax(const AttentionCall& a, const VisibleKeys& visible, Range keys, std::int64_t lane,
-                    float* tile_scores, const ForwardTile& tile) {
+                    float* tile_scores, const QueryTile& tile) {
   const FloatTag d;
   const IntTag integers;
   const auto first = hn::LoadU(integers, visible.first.data() + lane);
@@ -113,20 +131,68 @@ void online_softmax(const AttentionCall& a, const VisibleKeys& visible, Range ke
 
   auto sum = hn::Zero(d);
   for (row = 0; row < keys.count(); ++row) {
-    const auto p = exp(d, hn::Sub(hn::LoadU(d, scores + row * kTile), maximum));
+    const auto p = exp_or_zero(d, hn::Sub(hn::LoadU(d, scores + row * kTile), maximum));
     hn::StoreU(p, d, scores + row * kTile);
     sum = hn::Add(sum, p);
   }
-  const auto rescale = exp(d, hn::Sub(old_maximum, maximum));
+  const auto rescale = exp_or_zero(d, hn::Sub(old_maximum, maximum));
   hn::StoreU(rescale, d, tile.rescale + lane);
   hn::StoreU(maximum, d, tile.maximum + lane);
   hn::StoreU(hn::MulAdd(hn::LoadU(d, tile.sum + lane), rescale, sum), d, tile.sum + lane);
 }
 
-/// Divides by the sums and writes o and lse of the queries [begin, begin + count).
-void finish(const AttentionCall& a, const KernelCall& call, std::int64_t begin, std::int64_t count, std::int64_t head,
-            const ForwardTile& tile) {
+/// Loads the queries and clears what collects over the keys.
+void start(const AttentionCall& a, const TensorView& q, std::int64_t head, float* rows, const QueryTile& tile) {
+  load_rows(q, tile.rows.begin, tile.rows.count(), head, a.scale, rows, a.padded);
+  std::fill(tile.queries, tile.queries + a.padded * kTile, 0.0f);
+  transpose(rows, a.padded, tile.rows.count(), a.head_dim, tile.queries, kTile);
+  std::fill(tile.output, tile.output + a.padded * kTile, 0.0f);
+  std::fill(tile.maximum, tile.maximum + kTile, kNoMaximum);
+  std::fill(tile.sum, tile.sum + kTile, 0.0f);
+}
+
+/// Takes the loaded keys and values `keys` into a tile of queries, of which `seeing` see any of them.
+void visit_pair(const AttentionCall& a, Range seeing, Range keys, std::int64_t head, const ForwardTiles& scratch,
+                const QueryTile& tile) {
+  const std::int64_t lanes = float_lanes();
+  const VisibleKeys& visible = tile.visible;
+  // The softmax and both products for the lanes [from, to) and the keys `rows` of this tile.
+  const auto visit = [&](std::int64_t from, std::int64_t to, Range rows, bool partly_masked) {
+    const std::int64_t first = rows.begin - keys.begin;
+    float* const scores = scratch.scores + first * kTile;
+    // scores[j][t] = sum over d of keys[j][d] * queries[d][t]
+    const TileProduct score{scratch.keys + first * a.padded, a.padded, tile.queries, kTile, a.head_dim, scores, kTile};
+    product<Left::row_major>(score, rows.count(), from, to);
+    for (std::int64_t lane = from; lane < to; lane += lanes) {
+      if (partly_masked) {
+        online_softmax<true>(a, visible, rows, lane, scores, tile);
+      } else {
+        online_softmax<false>(a, visible, rows, lane, scores, tile);
+      }
+      if (a.dropout.active) drop(a, tile.rows.begin + lane, head, rows, scores + lane);
+    }
+    // output[d][t] = output[d][t] * rescale[t] + sum over j of values[j][d] * scores[j][t]
+    const float* values = scratch.values + first * a.padded;
+    const TileProduct output{
+        values, a.padded, scores, kTile, rows.count(), tile.output, kTile, Into::add_to_scaled, tile.rescale};
+    product<Left::column_major>(output, a.head_dim, from, to);
+  };
+  if (seeing.begin % lanes == 0 && (seeing.end % lanes == 0 || seeing.end == tile.rows.count()) &&
+      visible.see_all(seeing, keys)) {
+    visit(seeing.begin, (seeing.end + lanes - 1) / lanes * lanes, keys, false);  // lanes behind the last query are 0
+    return;
+  }
+  // At the diagonal, the ends of documents and the edge of the window each vector has its own range of keys.
+  for (std::int64_t lane = seeing.begin / lanes * lanes; lane < seeing.end; lane += lanes) {
+    const Range block{std::max(lane, seeing.begin), std::min(lane + lanes, seeing.end)};
+    visit(lane, lane + lanes, visible.seen_by(block, keys), true);
+  }
+}
+
+/// Divides by the sums and writes o and lse of a tile of queries.
+void finish(const AttentionCall& a, const KernelCall& call, std::int64_t head, float* rows, const QueryTile& tile) {
   const FloatTag d;
+  const std::int64_t begin = tile.rows.begin, count = tile.rows.count();
   float* lse = call.out[1].as<float>() + head * a.tokens + begin;
   for (std::int64_t i = 0; i < count; ++i) lse[i] = tile.maximum[i] + std::log(tile.sum[i]);
   for (std::int64_t lane = 0; lane < count; lane += float_lanes()) {
@@ -136,74 +202,48 @@ void finish(const AttentionCall& a, const KernelCall& call, std::int64_t begin, 
       hn::StoreU(hn::Mul(hn::LoadU(d, to), inverse), d, to);
     }
   }
-  transpose(tile.output, kTile, a.head_dim, count, tile.rows, a.padded);
-  store_rows(tile.rows, a.padded, call.out[0], begin, count, head);
+  transpose(tile.output, kTile, a.head_dim, count, rows, a.padded);
+  store_rows(rows, a.padded, call.out[0], begin, count, head);
 }
 
-void attend(const AttentionCall& a, const KernelCall& call, std::int64_t query_tile, std::int64_t head, int thread) {
+/// One unit: o and lse of the tiles of queries [tiles.begin, tiles.end) of one head.
+void attend(const AttentionCall& a, const KernelCall& call, Range tiles, std::int64_t head, int thread) {
   const TensorView &q = call.in[0], &k = call.in[1], &v = call.in[2];
-  const std::int64_t lanes = float_lanes();
-  const std::int64_t begin = query_tile * kTile, count = std::min(kTile, a.tokens - begin);
   const std::int64_t kv_head = head / a.group;
-  const VisibleKeys visible(a, begin, count);
-  const ForwardTile tile(a, call.scratch, thread);
-
-  load_rows(q, begin, count, head, a.scale, tile.rows, a.padded);
-  std::fill(tile.queries, tile.queries + a.padded * kTile, 0.0f);
-  transpose(tile.rows, a.padded, count, a.head_dim, tile.queries, kTile);
-  std::fill(tile.output, tile.output + a.padded * kTile, 0.0f);
-  std::fill(tile.maximum, tile.maximum + kTile, kNoMaximum);
-  std::fill(tile.sum, tile.sum + kTile, 0.0f);
-
-  const std::int64_t last_key = a.past + begin + count - 1;
-  for (std::int64_t key_tile = tile_of(visible.first[0]); key_tile <= tile_of(last_key); ++key_tile) {
+  ForwardTiles scratch(a, call.scratch, thread);
+  const std::span block(scratch.block.data(), static_cast<std::size_t>(tiles.count()));
+  for (std::int64_t i = 0; i < tiles.count(); ++i) {
+    QueryTile& tile = block[static_cast<std::size_t>(i)];
+    tile.rows = rows_of_tile(tiles.begin + i, {0, a.tokens});
+    tile.visible = VisibleKeys(a, tile.rows.begin, tile.rows.count());
+    start(a, q, head, scratch.rows, tile);
+  }
+  const std::int64_t first_key = block.front().visible.first_of(0), last_key = a.past + block.back().rows.end - 1;
+  for (std::int64_t key_tile = tile_of(first_key); key_tile <= tile_of(last_key); ++key_tile) {
     const Range keys = rows_of_tile(key_tile, {0, a.keys()});
-    const Range seeing = visible.that_see(keys, count);
-    if (seeing.count() == 0) continue;
-    load_rows(k, keys.begin, keys.count(), kv_head, 1.0f, tile.keys, a.padded);
-    load_rows(v, keys.begin, keys.count(), kv_head, 1.0f, tile.values, a.padded);
-
-    // The softmax and both products for the lanes [from, to) and the keys `rows` of this tile.
-    const auto visit = [&](std::int64_t from, std::int64_t to, Range rows, bool partly_masked) {
-      const std::int64_t first = rows.begin - keys.begin;
-      float* const scores = tile.scores + first * kTile;
-      // scores[j][t] = sum over d of keys[j][d] * queries[d][t]
-      const TileProduct score{tile.keys + first * a.padded, a.padded, tile.queries, kTile, a.head_dim, scores, kTile};
-      product<Left::row_major>(score, rows.count(), from, to);
-      for (std::int64_t lane = from; lane < to; lane += lanes) {
-        if (partly_masked) {
-          online_softmax<true>(a, visible, rows, lane, scores, tile);
-        } else {
-          online_softmax<false>(a, visible, rows, lane, scores, tile);
-        }
-        if (a.dropout.active) drop(a, begin + lane, head, rows, scores + lane);
+    bool is_loaded = false;
+    for (const QueryTile& tile : block) {
+      const Range seeing = tile.visible.that_see(keys, tile.rows.count());
+      if (seeing.count() == 0) continue;
+      if (!is_loaded) {
+        load_rows(k, keys.begin, keys.count(), kv_head, 1.0f, scratch.keys, a.padded);
+        load_rows(v, keys.begin, keys.count(), kv_head, 1.0f, scratch.values, a.padded);
+        is_loaded = true;
       }
-      // output[d][t] = output[d][t] * rescale[t] + sum over j of values[j][d] * scores[j][t]
-      const float* values = tile.values + first * a.padded;
-      const TileProduct output{
-          values, a.padded, scores, kTile, rows.count(), tile.output, kTile, Into::add_to_scaled, tile.rescale};
-      product<Left::column_major>(output, a.head_dim, from, to);
-    };
-    if (seeing.begin % lanes == 0 && (seeing.end % lanes == 0 || seeing.end == count) &&
-        visible.see_all(seeing, keys)) {
-      visit(seeing.begin, (seeing.end + lanes - 1) / lanes * lanes, keys, false);  // lanes behind the last query are 0
-      continue;
-    }
-    // At the diagonal, the ends of documents and the edge of the window each vector has its own range of keys.
-    for (std::int64_t lane = seeing.begin / lanes * lanes; lane < seeing.end; lane += lanes) {
-      const Range queries{std::max(lane, seeing.begin), std::min(lane + lanes, seeing.end)};
-      visit(lane, lane + lanes, visible.seen_by(queries, keys), true);
+      visit_pair(a, seeing, keys, head, scratch, tile);
     }
   }
-
-  finish(a, call, begin, count, head, tile);
+  for (const QueryTile& tile : block) finish(a, call, head, scratch.rows, tile);
 }
 
 void attention(const KernelCall& call) {
   const AttentionCall a(call, call.in[0], call.in[1], call.in[3]);
   const std::int64_t tiles = tile_count(a.tokens);
-  parallel_for(tiles * a.heads, [&](std::int64_t unit, int thread) {
-    attend(a, call, tiles - 1 - unit / a.heads, unit % a.heads, thread);
+  const int tiles_per_block = has_units_enough(tiles * a.heads, kMaxTilesPerBlock) ? kMaxTilesPerBlock : 1;
+  const std::int64_t blocks = (tiles + tiles_per_block - 1) / tiles_per_block;
+  parallel_for(blocks * a.heads, [&](std::int64_t unit, int thread) {
+    const std::int64_t begin = (blocks - 1 - unit / a.heads) * tiles_per_block;
+    attend(a, call, {begin, std::min(begin + tiles_per_block, tiles)}, unit % a.heads, thread);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/threads.h"
 #include "ops/kernel.h"
 
 namespace heddle::cpu {
@@ -84,6 +85,10 @@ struct AttentionCall {
   }
 };
 
+/// Whether `units` make enough work for all threads when joined into blocks of `block`: four each, since they differ in
+/// length. Blocks change no bits.
+inline bool has_units_enough(std::int64_t units, int block) { return units >= std::int64_t{4} * block * threads(); }
+
 struct Range {
   std::int64_t begin, end;
   std::int64_t count() const { return end - begin; }
@@ -103,6 +108,7 @@ struct VisibleKeys {
   std::array<std::int32_t, kTile> first;
   std::array<std::int32_t, kTile> last;
 
+  VisibleKeys() = default;
   VisibleKeys(const AttentionCall& a, std::int64_t begin, std::int64_t count) {
     std::int64_t document = a.cached ? 0 : a.document_of(begin);
     for (std::int64_t i = 0; i < count; ++i) {

@@ -187,6 +187,7 @@ HWY_INLINE void product_columns(const TileProduct& p, std::int64_t rows, std::in
     while (r + 12 <= rows) block(std::integral_constant<int, 12>());
   }
   while (r + 6 <= rows) block(std::integral_constant<int, 6>());
+  while (r + 4 <= rows) block(std::integral_constant<int, 4>());
   while (r + 2 <= rows) block(std::integral_constant<int, 2>());
   // NOLINTEND(bugprone-infinite-loop)
   if (r < rows) block(std::integral_constant<int, 1>());
@@ -201,6 +202,29 @@ void product(const TileProduct& p, std::int64_t rows, std::int64_t lane_begin, s
     product_columns<kLeft, kBlockVectors>(p, rows, lane);
   }
   for (; lane < lane_end; lane += lanes) product_columns<kLeft, 1>(p, rows, lane);
+}
+
+/// exp(x) for x of at most 88, where it is a normal number, 2 ulp; 0 below. NaN gives NaN. Half of the work of exp in
+/// math-inl.h, whose range reduction and polynomial these are.
+HWY_INLINE FloatVector exp_or_zero(FloatTag d, FloatVector x) {
+  const hn::RebindToUnsigned<FloatTag> words;
+  constexpr float kLowest = -88.0f;  // its 2^n is 0
+  x = hn::IfThenElse(hn::Lt(x, hn::Set(d, kLowest)), hn::Set(d, kLowest), x);
+  // Beside 1.5 * 2^23 a float has no room for a fraction: the sum's last bits are the rounded n and the exponent's
+  // bias.
+  const auto shifter = hn::Set(d, 12582912.0f + 127.0f);
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504088896341f), shifter);
+  const auto scale = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(words, shifted)));
+  const auto n = hn::Sub(shifted, shifter);
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+  auto p = hn::MulAdd(hn::Set(d, 1.9875691500e-4f), r, hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
+  return hn::Mul(p, scale);
 }
 
 /// Lower and upper half of the dropout counter of query t, head n and the four keys that start at 4 * quad.
