@@ -142,7 +142,6 @@ std::string to_json(const std::vector<Seconds>& calls) {
 /// Seconds of each call, the ceiling, and by how much operands and kernels together raised the resident size.
 void print_json(const Setting& setting, int calls) {
   const OwnedScratch scratch;
-  const ProductTime product = measure_product(0.3, scratch.get());
   const std::int64_t before = peak_resident_bytes();
   const Attention attention(setting, scratch.get());
   std::vector<Seconds> forward, backward;
@@ -150,9 +149,10 @@ void print_json(const Setting& setting, int calls) {
     forward.push_back(seconds_of([&] { attention.forward(); }));
     backward.push_back(seconds_of([&] { attention.backward(); }));
   }
+  const std::int64_t bytes = peak_resident_bytes() - before;
+  const ProductTime product = measure_product(0.3, scratch.get());
   fmt::print("{{\"forward\": {}, \"backward\": {}, \"product\": {}, \"product_flops\": {}, \"bytes\": {}}}\n",
-             to_json(forward), to_json(backward), to_json({product.seconds}), product.flops,
-             peak_resident_bytes() - before);
+             to_json(forward), to_json(backward), to_json({product.seconds}), product.flops, bytes);
 }
 
 }  // namespace

@@ -1,5 +1,10 @@
 """The measurements of bench/peers.py as a table in Markdown and a picture in SVG."""
+import json
+import os
+import sys
 from statistics import median
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 GIB = 1 << 30
 
@@ -92,3 +97,26 @@ def svg(document):
             '<text x="%d" y="24">tokens/s, median (longer is better)</text>' % names,
             '<text x="%.1f" y="24">peak memory of the process (shorter is better)</text>' % (names + room + 75 + gap)]
     return "\n".join(head + parts + ["</svg>"]) + "\n"
+
+
+def save(document, render, name, output):
+    """The document as NAME.json and its table as NAME.md in `output`; returns the table."""
+    os.makedirs(output, exist_ok=True)
+    table = render(document)
+    with open(os.path.join(output, name + ".json"), "w") as f:
+        json.dump(document, f, indent=1)
+    with open(os.path.join(output, name + ".md"), "w") as f:
+        f.write(table + "\n")
+    return table
+
+
+def publish(table, name):
+    """Puts the table between NAME.py's markers in docs/performance.md."""
+    begin, end = ("<!-- bench/%s.py: %s -->" % (name, place) for place in ("begin", "end"))
+    page = os.path.join(ROOT, "docs", "performance.md")
+    with open(page) as f:
+        before, found, rest = f.read().partition(begin)
+    if not found:
+        sys.exit("%s.py: docs/performance.md lacks %s" % (name, begin))
+    with open(page, "w") as f:
+        f.write(before + begin + "\n\n" + table + "\n\n" + end + rest.partition(end)[2])
