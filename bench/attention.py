@@ -73,9 +73,9 @@ def seconds(results, clock):
 
 def summary(entry, clock):
     own = seconds([r["heddle"] for r in entry["rounds"]], clock)
-    by_way = {way: seconds([r["torch"]["ways"][way] for r in entry["rounds"] if way in r["torch"]["ways"]], clock) for way in WAYS}
+    by_way = {way: seconds([r["torch"]["ways"][way] for r in entry["rounds"]], clock) for way in entry["rounds"][0]["torch"]["ways"]}
     best = min(by_way, key=lambda way: by_way[way][2])
-    by_round = [seconds([r["torch"]["ways"][best]], clock)[2] / seconds([r["heddle"]], clock)[2] for r in entry["rounds"] if best in r["torch"]["ways"]]
+    by_round = [seconds([r["torch"]["ways"][best]], clock)[2] / seconds([r["heddle"]], clock)[2] for r in entry["rounds"]]
     return own, by_way[best], by_round
 
 

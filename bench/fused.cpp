@@ -16,128 +16,14 @@
 #include <string_view>
 #include <vector>
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fused.cpp"
-#include <hwy/foreach_target.h>
-#include "kernels/cpu/targets.h"
-// After foreach_target.h.
-#include <hwy/highway.h>
-
-#include "kernels/cpu/blocks.h"
-#include "kernels/cpu/math-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace heddle::cpu::HWY_NAMESPACE {
-
-/// y = a * b, or a + b.
-void combine(bool multiply, std::int64_t n, const float* a, const float* b, float* y) {
-  for_each_block(n, kElementsPerBlock, [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
-    const float *a_block = a + begin, *b_block = b + begin;
-    if (multiply) {
-      cpu::HWY_NAMESPACE::map(count, a_block, b_block, y + begin,
-                              [](FloatTag, FloatVector u, FloatVector v) HWY_ATTR { return hn::Mul(u, v); });
-    } else {
-      cpu::HWY_NAMESPACE::map(count, a_block, b_block, y + begin,
-                              [](FloatTag, FloatVector u, FloatVector v) HWY_ATTR { return hn::Add(u, v); });
-    }
-  });
-}
-
-float sum_of_row(const float* x, std::int64_t n) {
-  const FloatTag d;
-  auto sum = hn::Zero(d);
-  for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR { sum = hn::Add(sum, load(d, x + i, part)); });
-  return sum_lanes(d, sum);
-}
-
-/// p = softmax(s) of the first `visible` elements of a row, 0 behind them; returns log of the sum of exponentials.
-float softmax_of_row(const float* s, std::int64_t visible, std::int64_t n, float* p) {
-  const FloatTag d;
-  float greatest = s[0];
-  for (std::int64_t i = 1; i < visible; ++i) greatest = s[i] > greatest ? s[i] : greatest;
-  cpu::HWY_NAMESPACE::map(visible, s, p, [&](FloatTag, FloatVector v) HWY_ATTR {
-    return cpu::HWY_NAMESPACE::exp(d, hn::Sub(v, hn::Set(d, greatest)));
-  });
-  const float sum = sum_of_row(p, visible);
-  cpu::HWY_NAMESPACE::map(visible, p, p,
-                          [&](FloatTag, FloatVector v) HWY_ATTR { return hn::Mul(v, hn::Set(d, 1.0f / sum)); });
-  std::fill(p + visible, p + n, 0.0f);
-  return greatest + std::log(sum);
-}
-
-/// y = exp(x)
-void exp_of_row(const float* x, std::int64_t n, float* y) {
-  cpu::HWY_NAMESPACE::map(n, x, y, [](FloatTag d, FloatVector v) HWY_ATTR { return cpu::HWY_NAMESPACE::exp(d, v); });
-}
-
-}  // namespace heddle::cpu::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-
+#include "fused/passes.h"
 #include "kernels/cpu/kernels.h"
 #include "measure.h"
-
-namespace heddle::cpu {
-HWY_EXPORT(combine);
-HWY_EXPORT(sum_of_row);
-HWY_EXPORT(softmax_of_row);
-HWY_EXPORT(exp_of_row);
-}  // namespace heddle::cpu
 
 namespace {
 
 using namespace heddle;
 using namespace heddle::bench;
-
-/// Memory of a pass's result; no page of it is touched before the pass.
-class Intermediate {
- public:
-  explicit Intermediate(std::int64_t n) : values_(new float[static_cast<std::size_t>(n)]) {}
-  float* get() const { return values_.get(); }
-
- private:
-  std::unique_ptr<float[]> values_;
-};
-
-void multiply(std::int64_t n, const float* a, const float* b, float* y) {
-  HWY_DYNAMIC_DISPATCH(cpu::combine)(true, n, a, b, y);
-}
-void add(std::int64_t n, const float* a, const float* b, float* y) {
-  HWY_DYNAMIC_DISPATCH(cpu::combine)(false, n, a, b, y);
-}
-
-/// Calls f(row) for each of `rows` rows of `width` elements.
-template <typename Function>
-void for_each_row(std::int64_t rows, std::int64_t width, const Function& f) {
-  cpu::for_each_block(rows, cpu::rows_per_block(width), [&](std::int64_t begin, std::int64_t count) {
-    for (std::int64_t row = begin; row < begin + count; ++row) f(row);
-  });
-}
-/// y[r,:] = x[r,:] * factor[r]
-void multiply_rows(std::int64_t rows, std::int64_t width, const float* x, const float* factor, float* y) {
-  for_each_row(rows, width, [&](std::int64_t r) {
-    for (std::int64_t c = r * width; c < (r + 1) * width; ++c) y[c] = x[c] * factor[r];
-  });
-}
-/// y[r,:] = x[r,:] * factor[:]
-void multiply_columns(std::int64_t rows, std::int64_t width, const float* x, const float* factor, float* y) {
-  for_each_row(rows, width, [&](std::int64_t r) {
-    for (std::int64_t c = 0; c < width; ++c) y[r * width + c] = x[r * width + c] * factor[c];
-  });
-}
-void sum_rows(std::int64_t rows, std::int64_t width, const float* x, float* sums) {
-  for_each_row(rows, width,
-               [&](std::int64_t r) { sums[r] = HWY_DYNAMIC_DISPATCH(cpu::sum_of_row)(x + r * width, width); });
-}
-void sum_columns(std::int64_t rows, std::int64_t width, const float* x, float* sums) {
-  cpu::for_each_block(width, 128, [&](std::int64_t begin, std::int64_t count) {
-    std::fill(sums + begin, sums + begin + count, 0.0f);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t c = begin; c < begin + count; ++c) sums[c] += x[r * width + c];
-    }
-  });
-}
 
 double sum_of_squares(const TensorView& x) {
   double sum = 0.0;
@@ -321,11 +207,11 @@ class LinearCrossEntropy : public Work {
   void unfused(const Scratch& scratch) override {
     float *logits = logits_->get(), *logp = log_probabilities_->get();
     const auto x = cpu::row_major(x_.view()), w = cpu::row_major(w_.view());
-    matmul(kRows, kVocabulary, kHidden_, x, cpu::transposed(w), logits, scratch);
+    matmul(kRows, kVocabulary, kWidth, x, cpu::transposed(w), logits, scratch);
     std::vector<float> losses(kRows);
     for_each_row(kRows, kVocabulary, [&](std::int64_t t) {
       float *from = logits + t * kVocabulary, *to = logp + t * kVocabulary;
-      const float lse = HWY_DYNAMIC_DISPATCH(cpu::softmax_of_row)(from, kVocabulary, kVocabulary, to);
+      const float lse = softmax_of_row(from, kVocabulary, kVocabulary, to);
       for (std::int64_t j = 0; j < kVocabulary; ++j) to[j] = from[j] - lse;
       losses[static_cast<std::size_t>(t)] = -to[labels_[static_cast<std::size_t>(t)]];
     });
@@ -334,17 +220,17 @@ class LinearCrossEntropy : public Work {
     loss_.floats()[0] = static_cast<float>(loss);
     for_each_row(kRows, kVocabulary, [&](std::int64_t t) {  // gradient of the logits, in their memory
       float* to = logits + t * kVocabulary;
-      HWY_DYNAMIC_DISPATCH(cpu::exp_of_row)(logp + t * kVocabulary, kVocabulary, to);
+      exp_of_row(logp + t * kVocabulary, kVocabulary, to);
       to[labels_[static_cast<std::size_t>(t)]] -= 1.0f;
     });
     const auto d = cpu::row_major(logits, DType::f32, kVocabulary);
-    matmul(kRows, kHidden_, kVocabulary, d, w, dx_.floats(), scratch);
-    matmul(kVocabulary, kHidden_, kRows, cpu::transposed(d), x, dw_.floats(), scratch);
+    matmul(kRows, kWidth, kVocabulary, d, w, dx_.floats(), scratch);
+    matmul(kVocabulary, kWidth, kRows, cpu::transposed(d), x, dw_.floats(), scratch);
   }
   std::vector<TensorView> results() const override { return {loss_.view(), dx_.view(), dw_.view()}; }
 
  private:
-  static constexpr std::int64_t kRows = 1024, kHidden_ = 576, kVocabulary = 49152, kChunk = 256;
+  static constexpr std::int64_t kRows = 1024, kWidth = 576, kVocabulary = 49152, kChunk = 256;
   static void matmul(std::int64_t rows, std::int64_t columns, std::int64_t depth, const cpu::MatrixOperand& a,
                      const cpu::MatrixOperand& b, float* c, const Scratch& scratch) {
     cpu::MatrixProduct product;
@@ -359,8 +245,8 @@ class LinearCrossEntropy : public Work {
   }
   Scalars scalars_;
   std::array<std::int32_t, kRows> labels_{};
-  Tensor x_{Shape{kRows, kHidden_}}, w_{Shape{kVocabulary, kHidden_}}, loss_{Shape{1}};
-  Tensor dx_{Shape{kRows, kHidden_}}, dw_{Shape{kVocabulary, kHidden_}};
+  Tensor x_{Shape{kRows, kWidth}}, w_{Shape{kVocabulary, kWidth}}, loss_{Shape{1}};
+  Tensor dx_{Shape{kRows, kWidth}}, dw_{Shape{kVocabulary, kWidth}};
   std::unique_ptr<Intermediate> workspace_, logits_, log_probabilities_;
 };
 
@@ -391,8 +277,7 @@ class AttentionWork : public Work {
       for (std::int64_t j = 0; j < kTokens; ++j) row[j] *= static_cast<float>(kScale);
     });
     for_each_row(kHeads * kTokens, kTokens, [&](std::int64_t r) {
-      HWY_DYNAMIC_DISPATCH(cpu::softmax_of_row)
-      (scores_->get() + r * kTokens, r % kTokens + 1, kTokens, probabilities_->get() + r * kTokens);
+      softmax_of_row(scores_->get() + r * kTokens, r % kTokens + 1, kTokens, probabilities_->get() + r * kTokens);
     });
     for (std::int64_t n = 0; n < kHeads; ++n) {
       multiply_head(square(probabilities_, n), matrix_of(v_, n / kGroup), o_, n, false, scratch);
@@ -508,5 +393,3 @@ int main(int argc, char** argv) {
   fmt::print("{{\"wall\": [{}], \"processor\": [{}], \"bytes\": {}, \"results\": [{}]}}\n", fmt::join(wall, ", "),
              fmt::join(processor, ", "), peak_resident_bytes() - before, fmt::join(results, ", "));
 }
-
-#endif
