@@ -23,7 +23,7 @@ class Random {
   double uniform();
   /// Uniform in [0, bound) without bias; bound > 0.
   std::uint64_t below(std::uint64_t bound);
-  /// Standard normal (Box, Muller 1958).
+  /// Standard normal (Box, Muller 1958); in bulk: kernels/cpu/draw_normal.h.
   double normal();
 
  private:

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/threads.h"
+#include "kernels/cpu/draw_normal.h"
 #include "models/model.h"
 #include "quantize/decode.h"
 #include "quantize/nf4.h"
@@ -172,20 +173,18 @@ void load_encoded(const WeightFiles& files, const StoredTensor& stored, DType ty
   }
 }
 
-/// Draws the elements [begin, end) of a parameter, which lie in one piece. A piece's numbers come from a stream of its
-/// own, so those before `begin` are drawn for nothing.
-void draw(const Initialization& rule, Random random, std::int64_t before, std::span<float> values) {
+/// Draws elements of a parameter from `first` of a piece on. A piece's numbers come from a stream of its own.
+void draw(const Initialization& rule, std::uint64_t seed, std::uint64_t stream, std::int64_t first,
+          std::span<float> values) {
   switch (rule.kind) {
     case Initialization::Kind::zeros: std::fill(values.begin(), values.end(), 0.0f); return;
     case Initialization::Kind::ones: std::fill(values.begin(), values.end(), 1.0f); return;
-    case Initialization::Kind::uniform:
-      for (std::int64_t i = 0; i < before; ++i) random.uniform();
-      for (auto& value : values) value = static_cast<float>((2.0 * random.uniform() - 1.0) * rule.spread);
-      return;
-    case Initialization::Kind::normal: break;
+    case Initialization::Kind::normal: cpu::draw_normal(seed, stream, first, rule.spread, values); return;
+    case Initialization::Kind::uniform: break;
   }
-  for (std::int64_t i = 0; i < before; ++i) random.normal();
-  for (auto& value : values) value = static_cast<float>(random.normal() * rule.spread);
+  Random random(seed, stream);
+  for (std::int64_t i = 0; i < first; ++i) random.uniform();
+  for (auto& value : values) value = static_cast<float>((2.0 * random.uniform() - 1.0) * rule.spread);
 }
 
 void initialize(const Parameters& parameters, std::uint64_t seed, bool of_adapter, const Sharding& sharding,
@@ -198,18 +197,17 @@ void initialize(const Parameters& parameters, std::uint64_t seed, bool of_adapte
     const auto tensors = loaded_tensors(executor, parameter, sharding);
     const auto [first, last] = hull_of(tensors);
     const std::int64_t first_piece = first / kPiece;
-    parallel_for((last + kPiece - 1) / kPiece - first_piece,
-                 [&, begin_of_all = first, end_of_all = last](std::int64_t offset, int) {
-                   const std::int64_t piece = first_piece + offset;
-                   const std::int64_t begin = std::max(begin_of_all, piece * kPiece);
-                   const std::int64_t end = std::min(end_of_all, (piece + 1) * kPiece);
-                   if (!holds_any(tensors, begin, end)) return;
-                   thread_local std::vector<float> values(kPiece);
-                   const auto drawn = std::span(values).first(static_cast<std::size_t>(end - begin));
-                   draw(parameter.initialization, Random(seed, stream + static_cast<std::uint64_t>(piece)),
-                        begin - piece * kPiece, drawn);
-                   fill(tensors, begin, end, drawn.data(), DType::f32, convert);
-                 });
+    parallel_for((last + kPiece - 1) / kPiece - first_piece, [&, begin_of_all = first, end_of_all = last](
+                                                                 std::int64_t offset, int) {
+      const std::int64_t piece = first_piece + offset;
+      const std::int64_t begin = std::max(begin_of_all, piece * kPiece);
+      const std::int64_t end = std::min(end_of_all, (piece + 1) * kPiece);
+      if (!holds_any(tensors, begin, end)) return;
+      thread_local std::vector<float> values(kPiece);
+      const auto drawn = std::span(values).first(static_cast<std::size_t>(end - begin));
+      draw(parameter.initialization, seed, stream + static_cast<std::uint64_t>(piece), begin - piece * kPiece, drawn);
+      fill(tensors, begin, end, drawn.data(), DType::f32, convert);
+    });
   }
 }
 
