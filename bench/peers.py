@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Heddle against PyTorch, side by side in one run: training speed and peak memory on this machine's CPU.
+"""Heddle against PyTorch and llm.c, side by side in one run: training speed and peak memory on this machine's CPU.
 
     bench/peers.py --rounds 3                  all works, all programs; up to an hour on two cores
     bench/peers.py --rounds 1 --only llama-15m --skip-compile
+    bench/peers.py --llm_c FOLDER              beside llm.c too, built from a clone of it
     bench/peers.py --render FILE.json --docs   only writes the table and the picture again
 
 Works: gpt2-124m, llama-15m, smollm2-135m. In each round every program trains in turn, in a process of its own, on the same random ids:
@@ -22,6 +23,7 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "bench", "peers"))
 import contenders  # noqa: E402
+import llm_c  # noqa: E402
 import report  # noqa: E402
 from workloads import SEQUENCE, WORKLOADS, write_workload  # noqa: E402
 
@@ -63,13 +65,15 @@ def versions(python):
 def chosen_contenders(args):
     # Without instructions for it, PyTorch's bf16 takes minutes a step.
     slow_bf16 = not {"amx_bf16", "avx512_bf16", "bf16"} & set(flags())
-    found = contenders.contenders(args.skip_compile, args.skip_bf16_peer or slow_bf16, args.transformers)
+    found = contenders.contenders(args.skip_compile, args.skip_bf16_peer or slow_bf16, args.transformers, args.llm_c)
     return [c for c in found if not args.programs or c.name in args.programs]
 
 
 def run_round(work, workload, programs, folder, args, setup):
     """Every program once, in turn. A program that failed is not tried again; the others go on."""
     for c in programs:
+        if c.only and WORKLOADS[c.only] is not workload:
+            continue
         entry = work["contenders"].setdefault(c.name, {"label": c.label, "precision": c.precision, "is_heddle": c.is_heddle, "rounds": []})
         if any("error" in r for r in entry["rounds"]):
             continue
@@ -117,7 +121,11 @@ def measure(args):
     python = output_of(os.path.join(ROOT, "scripts", "peer_environment"))
     if not python or not os.path.exists(args.heddle):
         sys.exit("peers.py: %s" % ("scripts/peer_environment failed" if not python else "%s is not built" % args.heddle))
-    setup = contenders.Setup(os.path.abspath(args.heddle), python, args.threads, args.timeout)
+    os.makedirs(args.output, exist_ok=True)
+    try:
+        setup = contenders.Setup(os.path.abspath(args.heddle), python, args.threads, args.timeout, os.path.abspath(llm_c.build(args.llm_c, args.output)) if args.llm_c else "")
+    except RuntimeError as e:
+        sys.exit("peers.py: %s" % e)
     programs = chosen_contenders(args)
     document = {"date": datetime.date.today().isoformat(), "machine": machine(), "versions": versions(python),
                 "settings": {"rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "threads": args.threads, "sequence": SEQUENCE}, "workloads": {}}
@@ -145,6 +153,7 @@ def main():
     parser.add_argument("--skip-compile", action="store_true", help="without torch.compile")
     parser.add_argument("--skip-bf16-peer", action="store_true", help="without PyTorch's autocast to bf16")
     parser.add_argument("--transformers", action="store_true", help="also transformers' own model classes")
+    parser.add_argument("--llm_c", metavar="FOLDER", help="also llm.c, built from this clone of it; GPT-2 alone")
     parser.add_argument("--timeout", type=float, default=900, help="seconds of one program in one round")
     parser.add_argument("--output", default=os.path.join(ROOT, "build", "peers"))
     parser.add_argument("--docs", action="store_true", help="also write docs/performance.md's table and docs/images/peers.svg")

@@ -7,6 +7,7 @@ import subprocess
 import time
 from dataclasses import dataclass
 
+import llm_c
 from workloads import RECIPE, SEQUENCE
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,6 +22,7 @@ class Contender:
     options: tuple = ()  # of torch_train.py
     preload: str = ""
     is_heddle: bool = False
+    only: str = ""  # the one work that it knows
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,15 @@ class Setup:
     python: str
     threads: int
     timeout: float
+    llm_c: str = ""  # its program
 
 
 class Failed(Exception):
     pass
 
 
-def contenders(skip_compile, skip_bf16_peer, with_transformers):
-    """Heddle first; then PyTorch as it stands, compiled, and with tcmalloc for its allocations where that is installed."""
+def contenders(skip_compile, skip_bf16_peer, with_transformers, with_llm_c):
+    """Heddle first; then PyTorch as it stands, compiled, and with tcmalloc for its allocations where that is installed; then llm.c."""
     found = [Contender("heddle", "Heddle", "fp32", is_heddle=True), Contender("heddle-bf16", "Heddle", "bf16", is_heddle=True),
              Contender("torch", "PyTorch, eager", "fp32")]
     if with_transformers:
@@ -48,6 +51,8 @@ def contenders(skip_compile, skip_bf16_peer, with_transformers):
         found += [Contender(c.name + "-tcmalloc", c.label + ", tcmalloc", c.precision, c.options, tcmalloc) for c in found[2:]]
     if not skip_bf16_peer:
         found.append(Contender("torch-bf16", "PyTorch, eager, autocast", "bf16", ("--bf16",)))
+    if with_llm_c:
+        found.append(Contender("llm.c", "llm.c", "fp32", only="gpt2-124m"))
     return found
 
 
@@ -113,6 +118,14 @@ def run_torch(contender, workload, folder, steps, setup):
     return {**json.loads(printed.strip().splitlines()[-1]), **process}
 
 
+def run_llm_c(workload, folder, steps, setup):
+    checkpoint, ids = llm_c.prepare(workload["config"], os.path.join(folder, "rows.jsonl"), setup.python, folder)
+    printed, process = run_child(llm_c.command(setup.llm_c, checkpoint, ids, workload["rows"], SEQUENCE, steps, RECIPE), setup, folder)
+    return {**json.loads(printed.strip().splitlines()[-1]), **process}
+
+
 def measure(contender, workload, folder, steps, setup):
     """Seconds and loss of each step, number of parameters, peak resident bytes, cores that others used; Heddle's also with the planned bytes."""
+    if contender.name == "llm.c":
+        return run_llm_c(workload, folder, steps, setup)
     return (run_heddle if contender.is_heddle else run_torch)(contender, workload, folder, steps, setup)
