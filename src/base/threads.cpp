@@ -1,33 +1,17 @@
 #include "base/threads.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <memory>
-#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace heddle {
 namespace {
-
-/// Cores allowed by the cgroup's quota (version 2, then 1), or 0 where there is none.
-int quota_cores() {
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string quota;
-  double period = 0;
-  if (file >> quota >> period && quota != "max" && period > 0) {
-    return std::max(1, static_cast<int>(std::stod(quota) / period));
-  }
-  std::ifstream old_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), old_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  double microseconds = 0;
-  if (old_quota >> microseconds && old_period >> period && microseconds > 0 && period > 0) {
-    return std::max(1, static_cast<int>(microseconds / period));
-  }
-  return 0;
-}
 
 void pause_core() {
 #if defined(__x86_64__)
@@ -43,21 +27,38 @@ constexpr int kPausesBeforeSleep = 1000;
 
 thread_local bool is_inside_region = false;
 
+void pin_this_thread(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  pthread_setaffinity_np(pthread_self(), sizeof(set), &set);  // where it fails, the system places the thread
+}
+
 /// The threads that serve one calling thread. A region is open while its caller works on it; a worker joins it only
 /// while it is open, and the caller waits only for those that joined. So a worker that sleeps, or that was pushed off
 /// its core, costs its share of the work and no more (OpenMP's barriers wait for every thread, by spinning).
+/// Workers alone are pinned: a caller's threads of other kinds would inherit its core, and the one that is left is its.
 class Team {
  public:
+  /// `cores`: of each thread, or empty.
+  explicit Team(std::vector<int> cores) : cores_(std::move(cores)) {}
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
   ~Team() {
     stop_ = true;
     wake_all();
     for (auto& worker : workers_) worker.join();
   }
 
-  void run(int size, std::int64_t count, detail::Body body, void* context) {
-    while (static_cast<int>(workers_.size()) + 1 < size) {
-      workers_.emplace_back([this, index = static_cast<int>(workers_.size()) + 1] { serve(index); });
+  /// Threads spin for each other for a moment unless they are `crowded`, more than cores.
+  void run(int size, bool crowded, std::int64_t count, detail::Body body, void* context) {
+    while (workers_.size() + 1 < static_cast<std::size_t>(size)) {
+      workers_.emplace_back([this, index = workers_.size() + 1] {
+        if (index < cores_.size()) pin_this_thread(cores_[index]);
+        serve(static_cast<int>(index));
+      });
     }
+    patience_.store(crowded ? 0 : kPausesBeforeSleep, std::memory_order_relaxed);
     body_ = body;
     context_ = context;
     count_ = count;
@@ -68,8 +69,9 @@ class Team {
     work(0);
     state_.fetch_add(kGeneration, std::memory_order_acq_rel);  // closes: nobody joins any more
     int pauses = 0;
+    const int patience = patience_.load(std::memory_order_relaxed);
     while ((state_.load(std::memory_order_acquire) & kJoinedMask) != 0) {
-      if (++pauses < kPausesBeforeSleep) {
+      if (++pauses < patience) {
         pause_core();
       } else {
         std::this_thread::yield();
@@ -112,14 +114,17 @@ class Team {
     std::uint32_t seen = 0;
     while (!stop_) {
       int pauses = 0;
-      while (wake_.load(std::memory_order_acquire) == seen && ++pauses < kPausesBeforeSleep) pause_core();
+      const int patience = patience_.load(std::memory_order_relaxed);
+      while (wake_.load(std::memory_order_acquire) == seen && ++pauses < patience) pause_core();
       wake_.wait(seen, std::memory_order_acquire);
       seen = wake_.load(std::memory_order_acquire);
       join_region(thread);
     }
   }
 
+  const std::vector<int> cores_;
   std::vector<std::thread> workers_;
+  std::atomic<int> patience_{0};
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> wake_{0};
   std::atomic<std::uint64_t> state_{0};  // generation << 16 | workers that joined; an odd generation is open
@@ -131,24 +136,26 @@ class Team {
   int size_ = 0;
 };
 
-thread_local int chosen_threads = 0;
+struct Choice {
+  int threads = 0;  // 0: not chosen yet
+  bool is_crowded = false;
+  std::vector<int> cores;
+};
+thread_local Choice choice;
 thread_local std::unique_ptr<Team> team;
 
 }  // namespace
 
-int available_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-  if (const int quota = quota_cores(); quota > 0) cores = std::min(cores, quota);
-  return std::max(1, cores);
+void set_threads(int threads, CoreShare share) {
+  const CoreSet cores = cores_of_process();
+  choice.threads = std::max(1, threads);
+  choice.is_crowded = choice.threads > std::max(1, share.size(cores.usable()));
+  choice.cores = cores_to_pin(cores, share, choice.threads);
 }
 
-void set_threads(int threads) { chosen_threads = std::max(1, threads); }
-
 int threads() {
-  if (chosen_threads == 0) chosen_threads = available_cores();
-  return chosen_threads;
+  if (choice.threads == 0) set_threads(available_cores());
+  return choice.threads;
 }
 
 namespace detail {
@@ -159,8 +166,8 @@ void run_parallel(std::int64_t count, Body body, void* context) {
     for (std::int64_t index = 0; index < count; ++index) body(context, index, 0);
     return;
   }
-  if (!team) team = std::make_unique<Team>();
-  team->run(size, count, body, context);
+  if (!team) team = std::make_unique<Team>(choice.cores);
+  team->run(size, choice.is_crowded, count, body, context);
 }
 
 }  // namespace detail

@@ -4,13 +4,13 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/cores.h"
+
 namespace heddle {
 
-/// Cores this process may use: the affinity mask, cut by a container's CPU quota.
-int available_cores();
-
-/// Threads that parallel_for uses when called from this thread. Set once, before the first parallel_for.
-void set_threads(int threads);
+/// Threads that parallel_for uses when called from this thread, on its share of the cores. Set once, before the first
+/// parallel_for: the threads are then pinned, or not (cores_to_pin), for good.
+void set_threads(int threads, CoreShare share = {});
 int threads();
 
 namespace detail {

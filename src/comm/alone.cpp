@@ -1,5 +1,5 @@
+#include "base/cores.h"
 #include "base/error.h"
-#include "base/threads.h"
 #include "comm/job.h"
 
 namespace heddle {
@@ -8,7 +8,7 @@ namespace {
 /// The group of one. Communicator itself does what one rank asks for; nothing is left to transport.
 class Alone final : public Communicator {
  public:
-  Alone() : Communicator(0, 1) { set_host(1, 0, available_cores()); }
+  Alone() : Communicator(0, 1) { set_host(1, 0, available_cores(), {}); }
   std::string_view transport() const override { return "alone"; }
   std::size_t staging_bytes() const override { return 0; }
 

@@ -67,10 +67,11 @@ std::string Communicator::describe(const Call& call) {
   return fmt::format("{} ({})", collective_name(call.kind), call.what);
 }
 
-void Communicator::set_host(int ranks_on_host, int rank_on_host, int cores) {
+void Communicator::set_host(int ranks_on_host, int rank_on_host, int cores, CoreShare share) {
   ranks_on_host_ = ranks_on_host;
   rank_on_host_ = rank_on_host;
   cores_ = std::max(1, cores);
+  core_share_ = share;
 }
 
 void Communicator::all_gather(std::span<const GatherPiece> pieces, std::string_view what) {

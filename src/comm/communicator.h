@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/cores.h"
 #include "base/dtype.h"
 
 namespace heddle {
@@ -117,6 +118,8 @@ class Communicator {
   int rank_on_host() const { return rank_on_host_; }
   /// Cores for this rank. Ranks on one host divide its cores; where a launcher bound them to cores, each has its own.
   int cores() const { return cores_; }
+  /// Which part they are of the cores that this process may use: ranks that may use the same ones divide them.
+  CoreShare core_share() const { return core_share_; }
   /// Bytes that this communicator holds for messages on their way, at most, whatever the size of messages.
   virtual std::size_t staging_bytes() const = 0;
 
@@ -181,7 +184,7 @@ class Communicator {
   };
 
   Communicator(int rank, int size) : rank_(rank), size_(size), ranks_on_host_(size), rank_on_host_(rank) {}
-  void set_host(int ranks_on_host, int rank_on_host, int cores);
+  void set_host(int ranks_on_host, int rank_on_host, int cores, CoreShare share);
 
   /// "all_gather (weights of model.layers.3)".
   static std::string describe(const Call& call);
@@ -206,6 +209,7 @@ class Communicator {
 
   int rank_, size_;
   int ranks_on_host_, rank_on_host_, cores_ = 1;
+  CoreShare core_share_;
   std::chrono::milliseconds time_limit_ = std::chrono::minutes(10);
   Counters counters_;
 };

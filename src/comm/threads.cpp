@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/cores.h"
 #include "base/error.h"
-#include "base/threads.h"
 #include "comm/fold.h"
 #include "comm/job.h"
 #include "comm/thread_group.h"
@@ -103,9 +103,9 @@ std::string mismatch(std::span<const void* const> posts, const ThreadGroup& grou
 
 class ThreadRank final : public Communicator {
  public:
-  ThreadRank(std::shared_ptr<ThreadGroup> group, int rank, int cores)
+  ThreadRank(std::shared_ptr<ThreadGroup> group, int rank, int cores, CoreShare share)
       : Communicator(rank, group->size()), group_(std::move(group)) {
-    set_host(size(), rank, cores);
+    set_host(size(), rank, cores, share);
   }
   std::string_view transport() const override { return "threads"; }
   std::size_t staging_bytes() const override { return 0; }
@@ -241,7 +241,7 @@ class ThreadRank final : public Communicator {
     });
     if (!subgroup) return nullptr;
     const auto place = std::find(members.begin(), members.end(), rank()) - members.begin();
-    return std::make_unique<ThreadRank>(std::move(subgroup), static_cast<int>(place), cores());
+    return std::make_unique<ThreadRank>(std::move(subgroup), static_cast<int>(place), cores(), core_share());
   }
 
   Post begin(const Call& call) const {
@@ -266,12 +266,6 @@ class ThreadRank final : public Communicator {
 
   std::shared_ptr<ThreadGroup> group_;
 };
-
-/// Rank r's share of the cores, at least one.
-int share_of_cores(int rank, int ranks) {
-  const int cores = available_cores();
-  return std::max(1, cores * (rank + 1) / ranks - cores * rank / ranks);
-}
 
 /// Throws the failure again, with the rank in its text.
 [[noreturn]] void rethrow(const std::exception_ptr& failure, int rank) {
@@ -298,7 +292,8 @@ int run_ranks(int ranks, const std::function<int(Communicator&)>& body, const Jo
 
   const auto run_rank = [&](int r) {
     try {
-      ThreadRank rank(group, r, share_of_cores(r, ranks));
+      const CoreShare share{r, ranks};
+      ThreadRank rank(group, r, std::max(1, share.size(available_cores())), share);
       rank.set_time_limit(options.time_limit);
       codes[static_cast<std::size_t>(r)] = body(rank);
     } catch (const std::exception& error) {

@@ -158,7 +158,7 @@ InstructionTable measure_steps(const RunFile& file, int steps, const CeilingProg
     if (!is_root) mute_thread_log();
     RunConfig run = file.config();
     if (run.threads == 0) run.threads = communicator.cores();
-    set_threads(run.threads);
+    set_threads(run.threads, communicator.core_share());
     ThreadCeilings ceilings;
     if (is_root) {
       const auto cached = cached_ceilings();

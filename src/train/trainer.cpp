@@ -79,7 +79,7 @@ class Trainer {
         batches_(communicator) {}
 
   int run() {
-    set_threads(run_.threads);
+    set_threads(run_.threads, communicator_.core_share());
     if (!is_root_) mute_thread_log();
     compiled_ = compile_run(run_, model_, data_, communicator_.rank());
     compiled_.plan.add_staging(communicator_.staging_bytes());

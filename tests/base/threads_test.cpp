@@ -1,10 +1,13 @@
 #include "base/threads.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -67,9 +70,41 @@ TEST(ParallelFor, ANestedCallRunsOnTheThreadThatMadeIt) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Threads, AtLeastOneCoreIsAvailable) {
-  EXPECT_GE(available_cores(), 1);
-  EXPECT_LE(available_cores(), static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+/// The cores that each thread of a new team may run on.
+std::vector<std::set<int>> places_of_team(int size) {
+  std::vector<std::set<int>> places(static_cast<std::size_t>(size));
+  std::thread caller([&] {
+    set_threads(size);
+    std::atomic<int> there = 0;
+    parallel_for(size, [&](std::int64_t, int thread) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof(set), &set), 0);
+      for (int core = 0; core < CPU_SETSIZE; ++core) {
+        if (CPU_ISSET(core, &set)) places[static_cast<std::size_t>(thread)].insert(core);
+      }
+      ++there;
+      while (there < size) std::this_thread::yield();  // so that every thread of the team takes an index
+    });
+  });
+  caller.join();
+  return places;
+}
+
+TEST(Threads, WorkersOfATeamThatTakesAllCoresHaveOneEachAndTheCallerIsFree) {
+  const CoreSet cores = cores_of_process();
+  const auto expected = cores_to_pin(cores, {}, available_cores());
+  if (expected.empty()) GTEST_SKIP() << "one core, or the process is bound or limited: nothing is pinned";
+  const auto places = places_of_team(available_cores());
+  EXPECT_EQ(places[0], std::set<int>(cores.allowed.begin(), cores.allowed.end()));
+  for (std::size_t i = 1; i < places.size(); ++i) EXPECT_EQ(places[i], std::set<int>{expected[i]});
+}
+
+TEST(Threads, MoreThreadsThanCoresAreLeftToTheSystem) {
+  const std::vector<int> allowed = cores_of_process().allowed;
+  for (const auto& place : places_of_team(available_cores() + 2)) {
+    EXPECT_EQ(place, std::set<int>(allowed.begin(), allowed.end()));
+  }
 }
 
 TEST(Threads, TheNumberIsNeverBelowOne) {

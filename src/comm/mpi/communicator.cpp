@@ -40,7 +40,7 @@ class MpiCommunicator final : public Communicator {
   MpiCommunicator(std::shared_ptr<MpiSession> session, MPI_Comm comm, int rank, int size)
       : Communicator(rank, size), session_(std::move(session)), comm_(comm) {
     const MpiHost host = find_mpi_host(*session_, comm_);
-    set_host(host.ranks, host.rank, host.cores);
+    set_host(host.ranks, host.rank, host.cores, host.share);
     messenger_.emplace(*session_, comm_, host.is_crowded);
     staging_.resize(staging_bytes());
     MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);

@@ -7,7 +7,7 @@
 #include <exception>
 #include <vector>
 
-#include "base/threads.h"
+#include "base/cores.h"
 
 namespace heddle {
 
@@ -64,6 +64,9 @@ MpiHost find_mpi_host(MpiSession& session, MPI_Comm comm) {
     share += 1.0 / static_cast<double>(
                        std::count_if(all.begin(), all.end(), [&](const auto& set) { return CPU_ISSET(core, &set); }));
   }
+  const auto may_use_mine = [&](const cpu_set_t& set) { return CPU_EQUAL(&set, &mine) != 0; };
+  found.share = {static_cast<int>(std::count_if(all.begin(), all.begin() + found.rank, may_use_mine)),
+                 static_cast<int>(std::count_if(all.begin(), all.end(), may_use_mine))};
   // available_cores() knows a container's quota too, which ranks of one container share.
   const double quota = available_cores() < CPU_COUNT(&mine) ? 1.0 * available_cores() / found.ranks : share;
   const double cores = std::min(share, quota) + 1e-6;

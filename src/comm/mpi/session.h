@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "comm/launcher.h"
 
@@ -47,6 +48,7 @@ class MpiSession {
 /// The ranks of a group on this host, and this one's cores among theirs.
 struct MpiHost {
   int ranks = 1, rank = 0, cores = 1;
+  CoreShare share;          ///< of the cores that this rank may use, which others may use too
   bool is_crowded = false;  ///< fewer cores than ranks
 };
 MpiHost find_mpi_host(MpiSession& session, MPI_Comm comm);
