@@ -11,46 +11,81 @@
 namespace heddle {
 namespace {
 
-/// Indices of the tokens that stay, most likely first.
-std::vector<std::int32_t> candidates(std::span<const float> logits, const SamplingOptions& options) {
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto more_likely = [&](std::int32_t a, std::int32_t b) {
-    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
+/// The tokens that top_k leaves, taken most likely first. Most draws fall among the first few of a vocabulary: the
+/// others are never sorted.
+class Candidates {
+ public:
+  Candidates(std::span<const float> logits, const SamplingOptions& options)
+      : order_(logits.size()), is_less_likely_{logits} {
+    std::iota(order_.begin(), order_.end(), 0);
+    const auto keep = static_cast<std::size_t>(options.top_k);
+    if (keep > 0 && keep < order_.size()) {
+      std::nth_element(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(keep - 1), order_.end(),
+                       [this](std::int32_t a, std::int32_t b) { return is_less_likely_(b, a); });
+      order_.resize(keep);
+      std::sort(order_.begin(), order_.end());  // sums over them have one order
+    }
+  }
+
+  /// All of them, by id, until the first is taken.
+  std::span<const std::int32_t> all() const { return order_; }
+
+  std::int32_t take() {
+    if (!is_heap_) std::make_heap(order_.begin(), order_.end(), is_less_likely_);
+    is_heap_ = true;
+    std::pop_heap(order_.begin(), order_.end(), is_less_likely_);
+    const std::int32_t token = order_.back();
+    order_.pop_back();
+    return token;
+  }
+  bool empty() const { return order_.empty(); }
+
+ private:
+  struct IsLessLikely {
+    std::span<const float> logits;
+    bool operator()(std::int32_t a, std::int32_t b) const {
+      const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+      return x != y ? x < y : a > b;
+    }
   };
-  const auto keep =
-      options.top_k > 0 ? std::min<std::size_t>(static_cast<std::size_t>(options.top_k), order.size()) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(keep), order.end(), more_likely);
-  order.resize(keep);
-  return order;
-}
+  std::vector<std::int32_t> order_;
+  IsLessLikely is_less_likely_;
+  bool is_heap_ = false;
+};
 
 }  // namespace
 
 std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t draw) {
-  if (!options.do_sample) {
-    return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  }
-  auto order = candidates(logits, options);
-  const double greatest = static_cast<double>(logits[static_cast<std::size_t>(order[0])]);
-  std::vector<double> weights(order.size());
+  const auto greatest = std::max_element(logits.begin(), logits.end());
+  if (!options.do_sample) return static_cast<std::int32_t>(greatest - logits.begin());
+  const auto weight = [&, top = static_cast<double>(*greatest)](std::int32_t token) {
+    return std::exp((static_cast<double>(logits[static_cast<std::size_t>(token)]) - top) / options.temperature);
+  };
+  Candidates candidates(logits, options);
   double total = 0;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    weights[i] =
-        std::exp((static_cast<double>(logits[static_cast<std::size_t>(order[i])]) - greatest) / options.temperature);
-    total += weights[i];
+  for (const std::int32_t token : candidates.all()) total += weight(token);
+  double place = Random(options.seed, draw).uniform();
+  if (options.top_p >= 1) {
+    place *= total;
+    for (;;) {
+      const std::int32_t token = candidates.take();
+      place -= weight(token);
+      if (place < 0 || candidates.empty()) return token;
+    }
   }
   // top_p keeps the fewest most likely tokens whose probabilities reach it; at least one.
-  double kept = 0;
-  std::size_t count = 0;
-  while (count < order.size() && (count == 0 || kept < options.top_p * total)) kept += weights[count++];
-  double place = Random(options.seed, draw).uniform() * kept;
-  for (std::size_t i = 0; i < count; ++i) {
-    place -= weights[i];
-    if (place < 0) return order[i];
+  std::vector<std::int32_t> kept;
+  double sum = 0;
+  while (!candidates.empty() && (kept.empty() || sum < options.top_p * total)) {
+    kept.push_back(candidates.take());
+    sum += weight(kept.back());
   }
-  return order[count - 1];
+  place *= sum;
+  for (const std::int32_t token : kept) {
+    place -= weight(token);
+    if (place < 0) return token;
+  }
+  return kept.back();
 }
 
 std::vector<std::int32_t> generate(Executor& executor, std::size_t program, std::span<const std::int32_t> prompt,

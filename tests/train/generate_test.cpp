@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
+#include <vector>
+
+#include "base/random.h"
 
 namespace heddle {
 namespace {
@@ -57,6 +62,41 @@ TEST(ChooseToken, TopPKeepsTheFewestThatReachIt) {
   EXPECT_EQ(shares({.do_sample = true, .top_p = 0.5}).size(), 1u);
   EXPECT_EQ(shares({.do_sample = true, .top_p = 0.81}).size(), 3u);
   EXPECT_EQ(shares({.do_sample = true, .top_p = 0.0}).size(), 1u);
+}
+
+/// The definition: all tokens sorted, most likely first and equals by id; top_k, then top_p of what is left; the draw's
+/// place in the sum.
+std::int32_t by_sorting(const std::vector<float>& logits, const SamplingOptions& options, std::uint64_t draw) {
+  std::vector<std::int32_t> order(logits.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto logit = [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; };
+  std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return logit(a) > logit(b); });
+  if (options.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(options.top_k)));
+  std::vector<double> sums;  // of probabilities, up to a factor
+  double sum = 0;
+  for (const auto token : order) {
+    sums.push_back(sum += std::exp(static_cast<double>(logit(token) - logit(order[0])) / options.temperature));
+  }
+  std::size_t count = 1;
+  while (count < sums.size() && sums[count - 1] < options.top_p * sum) ++count;
+  const double place = Random(options.seed, draw).uniform() * sums[count - 1];
+  const auto found = std::upper_bound(sums.begin(), sums.begin() + static_cast<std::ptrdiff_t>(count - 1), place);
+  return order[static_cast<std::size_t>(found - sums.begin())];
+}
+
+TEST(ChooseToken, AgreesWithSortingTheWholeVocabulary) {
+  std::vector<float> values(2000);
+  Random random(3, 1);
+  for (float& value : values) value = std::round(static_cast<float>(4 * random.normal()) * 8) / 8;  // many equals
+  for (const double top_p : {1.0, 0.9, 0.3}) {
+    for (const std::int64_t top_k : {0, 1, 50, 1999, 5000}) {
+      for (std::uint64_t draw = 0; draw < 20; ++draw) {
+        const SamplingOptions options{.do_sample = true, .temperature = 1.5, .top_k = top_k, .top_p = top_p, .seed = 7};
+        EXPECT_EQ(choose_token(values, options, draw), by_sorting(values, options, draw))
+            << "top_k " << top_k << ", top_p " << top_p << ", draw " << draw;
+      }
+    }
+  }
 }
 
 TEST(ChooseToken, TheSameDrawGivesTheSameToken) {
