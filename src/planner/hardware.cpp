@@ -156,21 +156,36 @@ Hardware parse_hardware(std::string_view text) {
   return hardware;
 }
 
+Device cpu_device(int ranks, const ThreadCeilings& measured, const Ceilings* kept) {
+  // A plain roofline has one rate of memory: that of a copy, which reads as much as it writes.
+  Device device = {.name = std::string(kCpu),
+                   .memory = available_memory() / static_cast<std::uint64_t>(ranks),
+                   .half_flops = measured.flops / ranks,
+                   .float_flops = measured.flops / ranks,
+                   .memory_bandwidth = measured.copy / ranks,
+                   .host_link = measured.copy / ranks,
+                   .peer_link = measured.copy / ranks,
+                   .host_bandwidth = measured.copy / ranks,
+                   .nvme_bandwidth = kNvmeBandwidth,
+                   .is_host = true};
+  if (kept == nullptr) return device;
+  for (const CollectiveCeiling& collective : kept->collectives) {
+    // Of a whole tensor each rank receives all but its own part, of which a roofline knows the bytes and asks the rate.
+    if (collective.name != "all_gather") continue;
+    device.peer_link = collective.bytes_per_second * (collective.ranks - 1) / collective.ranks;
+  }
+  if (kept->disk && kept->disk->is_direct && !kept->disk->by_depth.empty()) {
+    const DiskCeiling& deepest = kept->disk->by_depth.back();
+    device.nvme_bandwidth = std::min(deepest.read, deepest.write) / ranks;
+  }
+  return device;
+}
+
 Device cpu_device(int ranks) {
   const auto cached = cached_ceilings();
   const ThreadCeilings* kept = cached ? cached->of_threads(available_cores()) : nullptr;
-  const ThreadCeilings measured = kept != nullptr ? *kept : measure_threads(available_cores(), 0.05);
-  // A plain roofline has one rate of memory: that of a copy, which reads as much as it writes.
-  return {.name = std::string(kCpu),
-          .memory = available_memory() / static_cast<std::uint64_t>(ranks),
-          .half_flops = measured.flops / ranks,
-          .float_flops = measured.flops / ranks,
-          .memory_bandwidth = measured.copy / ranks,
-          .host_link = measured.copy / ranks,
-          .peer_link = measured.copy / ranks,
-          .host_bandwidth = measured.copy / ranks,
-          .nvme_bandwidth = kNvmeBandwidth,
-          .is_host = true};
+  return cpu_device(ranks, kept != nullptr ? *kept : measure_threads(available_cores(), 0.05),
+                    cached ? &*cached : nullptr);
 }
 
 }  // namespace heddle

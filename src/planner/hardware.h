@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "planner/ceilings.h"
+
 namespace heddle {
 
 /// What one device can hold and do at most: vendors' figures, dense, without sparsity. Rates are per second.
@@ -34,5 +36,8 @@ Hardware parse_hardware(std::string_view text);
 /// This machine's processor as a device of `ranks`, each with its share: memory that is free now, and rates as `heddle
 /// bench` kept them, or measured in some tenths of a second.
 Device cpu_device(int ranks);
+/// The same of rates of all cores. `kept`, where it is there, also tells what ranks in one process pass to each other,
+/// and what the disk does past the page cache; else that is memory's rate, and an assumption.
+Device cpu_device(int ranks, const ThreadCeilings& measured, const Ceilings* kept);
 
 }  // namespace heddle

@@ -67,5 +67,22 @@ TEST(Hardware, RanksOnACpuShareIt) {
   EXPECT_LT(four.memory, one.memory / 2);
 }
 
+TEST(Hardware, ACpuHasTheRatesThatWereMeasuredHere) {
+  ThreadCeilings rates{.threads = 4, .flops = 400e9};
+  rates.copy = 40e9;
+  const Device bare = cpu_device(2, rates, nullptr);
+  EXPECT_EQ(bare.float_flops, 200e9);
+  EXPECT_EQ(bare.memory_bandwidth, 20e9);
+  EXPECT_EQ(bare.peer_link, 20e9);
+  Ceilings kept;
+  kept.collectives = {{"reduce_scatter", 4, 64, 1e9, 1e-6}, {"all_gather", 4, 64, 8e9, 1e-6}};
+  kept.disk = DiskCeilings{"/tmp", 64, true, {{4, 1, 1e9, 1.2e9}, {4, 4, 2e9, 3e9}}};
+  const Device measured = cpu_device(2, rates, &kept);
+  EXPECT_EQ(measured.peer_link, 6e9);       // a rank of four receives three quarters of the tensor
+  EXPECT_EQ(measured.nvme_bandwidth, 1e9);  // two ranks share the slower way of the deepest queue
+  kept.disk->is_direct = false;             // then it was the page cache
+  EXPECT_EQ(cpu_device(2, rates, &kept).nvme_bandwidth, bare.nvme_bandwidth);
+}
+
 }  // namespace
 }  // namespace heddle
