@@ -73,6 +73,7 @@ class Resolver {
     check_offload_ratio();
     read_loss_scaling();
     read_zero_options();
+    read_aio_options();
     return std::move(outcome_);
   }
 
@@ -211,14 +212,26 @@ class Resolver {
     }
   }
 
+  /// What a section says of `name`, if it does; an "auto" is resolved by then.
+  template <typename T>
+  void read_option(std::string_view section, std::string_view name, T& target) const {
+    const auto found = settings_.all().find(fmt::format("deepspeed.{}.{}", section, name));
+    if (found != settings_.all().end()) found->second.value.get_to(target);
+  }
+
   void read_zero_options() {
-    auto& zero = outcome_.zero;
-    const auto get = [&](const char* name, auto& target) {
-      const auto found = settings_.all().find(fmt::format("deepspeed.zero_optimization.{}", name));
-      if (found != settings_.all().end()) found->second.value.get_to(target);
-    };
-    get("stage3_param_persistence_threshold", zero.param_persistence_threshold);
-    get("overlap_comm", zero.overlap_comm);
+    constexpr auto kSection = "zero_optimization"sv;
+    read_option(kSection, "stage3_param_persistence_threshold", outcome_.zero.param_persistence_threshold);
+    read_option(kSection, "overlap_comm", outcome_.zero.overlap_comm);
+  }
+
+  void read_aio_options() {
+    auto& aio = outcome_.aio;
+    read_option("aio", "block_size", aio.block_size);
+    read_option("aio", "queue_depth", aio.queue_depth);
+    read_option("aio", "intra_op_parallelism", aio.intra_op_parallelism);
+    read_option("aio", "single_submit", aio.single_submit);
+    read_option("aio", "overlap_events", aio.overlap_events);
   }
 
   void read_schedule() {

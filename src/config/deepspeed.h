@@ -15,6 +15,7 @@ struct DeepSpeedOutcome {
   std::string schedule_where;              // "ds.json:12"
   LossScaling loss_scaling;
   ZeroOptions zero;
+  AioOptions aio;
   std::map<std::string, std::vector<std::string>> without_effect;  // why -> keys that were given and change nothing
 };
 

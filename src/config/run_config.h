@@ -43,6 +43,13 @@ struct ZeroOptions {
   bool overlap_comm = true;                      // communication runs beside the computation
 };
 
+/// What DeepSpeed's `aio` tunes: how transfers with the nvme tier are cut and queued. The defaults are DeepSpeed's.
+struct AioOptions {
+  std::int64_t block_size = 1 << 20;  // bytes
+  int queue_depth = 8, intra_op_parallelism = 1;
+  bool single_submit = false, overlap_events = true;
+};
+
 /// A schedule of learning rates: Hugging Face's name and arguments, or DeepSpeed's `scheduler` object.
 struct ScheduleConfig {
   std::string type = "linear";               // Hugging Face's lr_scheduler_type, or DeepSpeed's scheduler.type
@@ -99,6 +106,7 @@ struct RunConfig {
   OffloadDevice offload_optimizer = OffloadDevice::none, offload_param = OffloadDevice::none,
                 offload_activations = OffloadDevice::none;
   std::string nvme_path;  // folder of what goes to nvme
+  AioOptions aio;
   // layout
   int ranks = 1;  // all ranks of the run, whatever they share
   ReductionOrder reduction = ReductionOrder::ordered;

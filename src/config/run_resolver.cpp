@@ -259,6 +259,7 @@ class RunResolver {
     run_.config.has_lora = run_.config.has_lora || !run_.config.lora_keys.empty();
     run_.config.loss_scaling = outcome.loss_scaling;
     run_.config.zero = outcome.zero;
+    run_.config.aio = outcome.aio;
   }
 
   void read_optimizer() {

@@ -93,6 +93,7 @@ HWY_AFTER_NAMESPACE();
 #include "base/threads.h"
 #include "kernels/cpu/matmul_peak.h"
 #include "tiers/arena.h"
+#include "tiers/available_memory.h"
 
 namespace heddle {
 

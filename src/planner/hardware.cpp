@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "base/threads.h"
 #include "planner/ceilings.h"
-#include "tiers/arena.h"
+#include "tiers/available_memory.h"
 
 namespace heddle {
 namespace {

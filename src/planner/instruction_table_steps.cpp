@@ -60,7 +60,7 @@ class TimedSteps {
       : run_(run),
         compiled_(compile_run(run, model, data, communicator.rank())),
         executor_(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator,
-                  run.nvme_path),
+                  run.nvme_path, transfers_of(run)),
         feed_(executor_),
         batches_(communicator) {
     RunWeights(model, compiled_).load(compiled_, run.seed, executor_);

@@ -27,6 +27,8 @@ inline constexpr std::size_t kBufferClasses = 8;
 std::string_view class_name(BufferClass buffer_class);
 
 enum class Tier : std::uint8_t { device, host, nvme };
+/// Transfers with the nvme tier move whole pages, past the page cache.
+inline constexpr std::int64_t kPageBytes = 4096;
 std::string_view tier_name(Tier tier);
 
 enum class Queue : std::uint8_t { compute, communication, transfer };
@@ -49,6 +51,7 @@ struct Buffer {
   // Set by the allocate pass, for roots, as is is_carried.
   int first_use = -1, last_use = -1;  ///< indices of instructions
   int storage = -1;                   ///< the root in whose memory it lies (itself, unless computed in place)
+  std::int64_t alignment = 64;        ///< bytes, of its place and of the room that it has there
   std::int64_t offset = -1;           ///< bytes from the start of the tier's arena
 
   std::int64_t bytes() const { return type.bytes(); }

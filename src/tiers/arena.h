@@ -22,7 +22,4 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
-/// Bytes that this process can still take: the system's available memory, cut by the cgroup's limit and RLIMIT_AS.
-std::size_t available_memory();
-
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -15,15 +16,9 @@
 namespace heddle {
 namespace {
 
-constexpr std::uint64_t kPage = 4096;
-
-std::uint64_t free_bytes(const std::filesystem::path& folder) {
+std::uint64_t free_bytes_in(const std::filesystem::path& folder) {
   struct statvfs info {};
   return statvfs(folder.c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.f_bavail) * info.f_frsize : 0;
-}
-
-bool is_aligned(std::uint64_t offset, const void* data, std::size_t bytes) {
-  return (offset | reinterpret_cast<std::uintptr_t>(data) | bytes) % kPage == 0;
 }
 
 }  // namespace
@@ -33,7 +28,7 @@ SwapFile::SwapFile(const std::filesystem::path& folder, std::size_t bytes) : fol
   if (std::error_code error; !std::filesystem::is_directory(folder, error)) {
     fail("nvme_path: {} is no folder; expected one for {} of swapped tensors", folder.string(), format_bytes(bytes));
   }
-  const std::uint64_t free = free_bytes(folder);
+  const std::uint64_t free = free_bytes_in(folder);
   const auto refuse_for_space = [&] {
     fail("nvme_path: {} has {} bytes free; the run needs {} bytes there", folder.string(), free, bytes);
   };
@@ -48,8 +43,7 @@ SwapFile::SwapFile(const std::filesystem::path& folder, std::size_t bytes) : fol
   const int taken = posix_fallocate(file_, 0, static_cast<off_t>(bytes));
   if (taken == ENOSPC) refuse_for_space();
   if (taken != 0) fail("nvme_path: {}: {} bytes cannot be taken: {}", folder.string(), bytes, std::strerror(taken));
-  const std::string again = "/proc/self/fd/" + std::to_string(file_);
-  direct_file_ = open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+  open_direct();
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
   if (mapped == MAP_FAILED) fail("nvme_path: {}: cannot be mapped: {}", folder.string(), std::strerror(errno));
   mapped_ = static_cast<std::byte*>(mapped);
@@ -61,34 +55,25 @@ SwapFile::~SwapFile() {
   if (file_ >= 0) close(file_);
 }
 
-void SwapFile::read(std::uint64_t offset, std::span<std::byte> target) const {
-  const bool is_direct = direct_file_ >= 0 && is_aligned(offset, target.data(), target.size());
-  while (!target.empty()) {
-    const ssize_t got =
-        pread(is_direct ? direct_file_ : file_, target.data(), target.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      fail("nvme_path: {}: {} bytes at {} cannot be read: {}", folder_.string(), target.size(), offset,
-           got == 0 ? "the file ends before them" : std::strerror(errno));
-    }
-    target = target.subspan(static_cast<std::size_t>(got));
-    offset += static_cast<std::uint64_t>(got);
+void SwapFile::open_direct() {
+  const std::string again = "/proc/self/fd/" + std::to_string(file_);
+  direct_file_ = open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC);
+#ifdef STATX_DIOALIGN  // Linux 6.1; before, a page serves all file systems
+  struct statx info {};
+  if (statx(file_, "", AT_EMPTY_PATH, STATX_DIOALIGN, &info) == 0 && (info.stx_mask & STATX_DIOALIGN) != 0 &&
+      info.stx_dio_offset_align > 0) {
+    offset_alignment_ = info.stx_dio_offset_align;
+    memory_alignment_ = info.stx_dio_mem_align;
   }
+#endif
 }
 
-void SwapFile::write(std::uint64_t offset, std::span<const std::byte> source) {
-  const bool is_direct = direct_file_ >= 0 && is_aligned(offset, source.data(), source.size());
-  while (!source.empty()) {
-    const ssize_t put =
-        pwrite(is_direct ? direct_file_ : file_, source.data(), source.size(), static_cast<off_t>(offset));
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) {
-      fail("nvme_path: {}: {} bytes at {} cannot be written: {}; {} bytes are free", folder_.string(), source.size(),
-           offset, std::strerror(put == 0 ? ENOSPC : errno), free_bytes(folder_));
-    }
-    source = source.subspan(static_cast<std::size_t>(put));
-    offset += static_cast<std::uint64_t>(put);
-  }
+std::uint64_t SwapFile::free_bytes() const { return free_bytes_in(folder_); }
+
+int SwapFile::descriptor(std::uint64_t offset, const void* memory, std::size_t bytes) const {
+  const bool is_aligned =
+      (offset | bytes) % offset_alignment_ == 0 && reinterpret_cast<std::uintptr_t>(memory) % memory_alignment_ == 0;
+  return direct_file_ >= 0 && is_aligned ? direct_file_ : file_;
 }
 
 void SwapFile::drop_mapped() {

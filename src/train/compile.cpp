@@ -125,6 +125,13 @@ Offload offload_of(const RunConfig& run) {
           .activations = tier(run.offload_activations)};
 }
 
+TransferOptions transfers_of(const RunConfig& run) {
+  return {.block_size = static_cast<std::size_t>(run.aio.block_size),
+          .queue_depth = run.aio.queue_depth * run.aio.intra_op_parallelism,
+          .single_submit = run.aio.single_submit,
+          .overlap_events = run.aio.overlap_events};
+}
+
 CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, WeightRules rules, StreamCapacity train,
                              std::optional<StreamCapacity> validation, int rank) {
   check_positions(model, run.max_length);

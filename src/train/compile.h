@@ -8,6 +8,7 @@
 #include "models/model_config.h"
 #include "program/builder.h"
 #include "program/passes/passes.h"
+#include "tiers/swap_transfers.h"
 #include "train/weight_rules.h"
 
 namespace heddle {
@@ -43,6 +44,9 @@ Sharding sharding_of(const RunConfig& run, int rank);
 
 /// What leaves the device. Throws Error for what cannot: weights that several ranks hold whole.
 Offload offload_of(const RunConfig& run);
+
+/// How transfers with the nvme tier are cut and queued.
+TransferOptions transfers_of(const RunConfig& run);
 
 /// Programs of one rank of a training run: forward and backward of a micro-batch, gradient norm, optimizer, and
 /// evaluation where there is validation data. All ranks have the same plan.

@@ -13,10 +13,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Room for the whole last page is at both ends of a transfer with the nvme tier: allocate() sees to it.
+std::size_t whole_pages(std::size_t bytes) {
+  constexpr auto kPage = static_cast<std::size_t>(kPageBytes);
+  return (bytes + kPage - 1) / kPage * kPage;
+}
+
 }  // namespace
 
 Executor::Executor(const std::vector<const StepProgram*>& programs, const MemoryPlan& plan, KernelTable kernels,
-                   int threads, Communicator* communicator, const std::filesystem::path& nvme_folder)
+                   int threads, Communicator* communicator, const std::filesystem::path& nvme_folder,
+                   const TransferOptions& transfers)
     : device_(plan.device.peak - plan.staging_bytes, "device tier"),
       host_(plan.host.peak, "host tier"),
       swap_(nvme_folder, plan.nvme.peak),
@@ -38,13 +45,9 @@ Executor::Executor(const std::vector<const StepProgram*>& programs, const Memory
   };
   if (uses(Queue::communication)) {
     HEDDLE_CHECK(communicator != nullptr);
-    communication_ = std::make_unique<MovementQueue>(
-        [communicator](const BoundMovement& movement, const Scalars& s) { communicate(movement, s, *communicator); });
+    communication_ = std::make_unique<MovementQueue>(make_collective_mover(*communicator));
   }
-  if (uses(Queue::transfer)) {
-    transfer_ = std::make_unique<MovementQueue>(
-        [this](const BoundMovement& movement, const Scalars&) { transfer(movement, swap_); });
-  }
+  if (uses(Queue::transfer)) transfer_ = std::make_unique<MovementQueue>(make_transfer_mover(swap_, transfers));
 }
 
 TensorView Executor::view_of(const Buffer& buffer) const {
@@ -127,9 +130,12 @@ BoundMovement Executor::bind_movement(const StepProgram& program, const Instruct
       movement.reduced.push_back({in, out, to.type.dtype});
     } else {
       HEDDLE_CHECK(in.size() == out.size() && from.tier != to.tier);
-      movement.transferred.push_back(
-          {from.tier == Tier::nvme ? nullptr : in.data(), to.tier == Tier::nvme ? nullptr : out.data(),
-           static_cast<std::uint64_t>(from.tier == Tier::nvme ? from.offset : to.offset), in.size()});
+      HEDDLE_CHECK((from.tier != Tier::nvme && to.tier != Tier::nvme) ||
+                   (from.offset % kPageBytes == 0 && to.offset % kPageBytes == 0));
+      const bool reads = from.tier == Tier::nvme, writes = to.tier == Tier::nvme;
+      movement.transferred.push_back({reads ? nullptr : in.data(), writes ? nullptr : out.data(),
+                                      static_cast<std::uint64_t>(reads ? from.offset : to.offset),
+                                      reads || writes ? whole_pages(in.size()) : in.size()});
     }
   }
   return movement;

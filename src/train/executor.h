@@ -25,9 +25,10 @@ class Executor {
  public:
   /// The programs must have been allocated together; they must outlive the executor and not change. The communicator is
   /// that of the ranks for which they were sharded; null where nothing is. Others may use it while no program runs.
-  /// `nvme_folder` is where the nvme tier's file lies, if there is one.
+  /// `nvme_folder` is where the nvme tier's file lies, if there is one; `transfers` says how it is read and written.
   Executor(const std::vector<const StepProgram*>& programs, const MemoryPlan& plan, KernelTable kernels, int threads,
-           Communicator* communicator = nullptr, const std::filesystem::path& nvme_folder = {});
+           Communicator* communicator = nullptr, const std::filesystem::path& nvme_folder = {},
+           const TransferOptions& transfers = {});
 
   /// Executes the program of that index once. scalars.tokens is at most the program's capacity.
   void run(std::size_t program, const Scalars& scalars);

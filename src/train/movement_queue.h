@@ -3,7 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -11,7 +11,7 @@
 
 #include "comm/communicator.h"
 #include "ops/kernel.h"
-#include "tiers/swap_file.h"
+#include "tiers/swap_transfers.h"
 
 namespace heddle {
 
@@ -34,15 +34,29 @@ struct BoundMovement {
   bool takes_all_ranks = false;  ///< also those without rows in this round
 };
 
-void communicate(const BoundMovement& movement, const Scalars& scalars, Communicator& communicator);
-void transfer(const BoundMovement& movement, SwapFile& swap);
+/// Makes the movements of one queue happen, on its thread. They may overlap; to whoever waits they end in order.
+class Mover {
+ public:
+  virtual ~Mover() = default;
+  virtual void start(const BoundMovement& movement, const Scalars& scalars) = 0;
+  /// How many of the movements started last are not known to be done, with all before them.
+  virtual std::uint64_t unfinished() const { return 0; }
+  /// Waits for a part of those.
+  virtual void advance() {}
+  /// After a failure: returns when nothing touches their operands any more.
+  virtual void abandon() noexcept {}
+};
 
-/// The communication or transfer queue of one rank: movements run on a thread of their own, one after another, while
-/// the rank computes. While none is under way, the owner may use what they use itself. Submitting allocates nothing.
+/// Collectives, one after another.
+std::unique_ptr<Mover> make_collective_mover(Communicator& communicator);
+/// Transfers between memory and the swap file, many under way at once, and copies within memory.
+std::unique_ptr<Mover> make_transfer_mover(const SwapFile& swap, const TransferOptions& options);
+
+/// The communication or transfer queue of one rank: movements run on a thread of their own, in order, while the rank
+/// computes. While none is under way, the owner may use what they use itself. Submitting allocates nothing.
 class MovementQueue {
  public:
-  using Move = std::function<void(const BoundMovement&, const Scalars&)>;
-  explicit MovementQueue(Move move);
+  explicit MovementQueue(std::unique_ptr<Mover> mover);
   ~MovementQueue();
   MovementQueue(const MovementQueue&) = delete;
   MovementQueue& operator=(const MovementQueue&) = delete;
@@ -58,12 +72,15 @@ class MovementQueue {
     Scalars scalars;
   };
   void serve();
+  /// Starts `entry`, or waits for a part of what is under way; returns how many are then unfinished.
+  std::uint64_t move(const Entry* entry);
 
-  Move move_;
+  std::unique_ptr<Mover> mover_;
+  bool has_failed_ = false;  // the thread's own
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Entry> entries_;  // a ring: ticket t is entry t % size
-  std::uint64_t started_ = 0, done_ = 0;
+  std::vector<Entry> entries_;                         // a ring: ticket t is entry t % size
+  std::uint64_t started_ = 0, moving_ = 0, done_ = 0;  // asked for, given to the mover, done
   bool stops_ = false;
   std::exception_ptr failure_;
   std::thread thread_;

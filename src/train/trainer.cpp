@@ -14,6 +14,7 @@
 #include "formats/files.h"
 #include "kernels/cpu/table.h"
 #include "monitor/monitor.h"
+#include "tiers/available_memory.h"
 #include "train/best_model.h"
 #include "train/checkpoint_export.h"
 #include "train/evaluate.h"
@@ -100,7 +101,7 @@ class Trainer {
         state_.schedule_step;
     total_steps_ = run_.max_steps > 0 ? run_.max_steps : state_.step + std::max<std::int64_t>(0, steps_left_of_epochs);
     executor_.emplace(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator_,
-                      run_.nvme_path);
+                      run_.nvme_path, transfers_of(run_));
     prepare_output();
     feed_.emplace(*executor_);
     fill_weights();

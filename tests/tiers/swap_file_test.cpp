@@ -1,5 +1,6 @@
 #include "tiers/swap_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,6 +8,8 @@
 #include <numeric>
 #include <string>
 #include <vector>
+
+#include "tiers/swap_transfers.h"
 
 namespace heddle {
 namespace {
@@ -23,46 +26,40 @@ class SwapFileTest : public testing::Test {
   std::filesystem::path folder_;
 };
 
-TEST_F(SwapFileTest, GivesBackWhatWasWrittenAlignedOrNot) {
-  constexpr std::size_t kBytes = std::size_t{1} << 20;
-  SwapFile file(folder_, kBytes);
-  std::vector<std::byte> memory(3 * 4096 + 4096);
-  auto* const aligned =
-      reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(memory.data()) + 4095) / 4096 * 4096);
-  for (const auto& [offset, start, bytes] : {std::tuple<std::uint64_t, std::size_t, std::size_t>{8192, 0, 8192},
-                                             {4096 + 7, 0, 4096},
-                                             {4096, 5, 4099},
-                                             {kBytes - 3, 1, 3},
-                                             {12, 12, 0}}) {
-    std::vector<std::byte> source(bytes);
-    for (std::size_t i = 0; i < bytes; ++i) source[i] = static_cast<std::byte>(i * 7 + offset);
-    if (bytes > 0) std::memcpy(aligned + start, source.data(), bytes);
-    file.write(offset, {aligned + start, bytes});
-    std::memset(aligned, 0, 3 * 4096);
-    file.read(offset, {aligned + start, bytes});
-    EXPECT_TRUE(bytes == 0 || std::memcmp(aligned + start, source.data(), bytes) == 0) << offset << " " << bytes;
-  }
-}
-
 TEST_F(SwapFileTest, TheMappingAndTheTransfersSeeTheSameBytes) {
   SwapFile file(folder_, 65536);
   std::memset(file.mapped() + 4096, 42, 4096);
   file.drop_mapped();
-  std::vector<std::byte> read(4096);
-  file.read(4096, read);
+  SwapTransfers transfers(file, {});
+  std::vector<std::byte> read(4096), written(4096, static_cast<std::byte>(7));
+  transfers.read(4096, read);
+  transfers.write(8192, written);
+  transfers.finish();
   EXPECT_EQ(read[4095], static_cast<std::byte>(42));
-  std::vector<std::byte> written(4096, static_cast<std::byte>(7));
-  file.write(8192, written);
   EXPECT_EQ(file.mapped()[8192 + 5], static_cast<std::byte>(7));
 }
 
 TEST_F(SwapFileTest, StartsAsZerosAndHasNoName) {
   const SwapFile file(folder_, 10000);
   std::vector<std::byte> read(10000, static_cast<std::byte>(1));
-  file.read(0, read);
+  SwapTransfers transfers(file, {});
+  transfers.read(0, read);
+  transfers.finish();
   EXPECT_EQ(
       std::accumulate(read.begin(), read.end(), 0, [](int sum, std::byte b) { return sum + static_cast<int>(b); }), 0);
   EXPECT_TRUE(is_empty());
+}
+
+TEST_F(SwapFileTest, OnlyWholePagesGoPastThePageCache) {
+  const SwapFile file(folder_, 65536);
+  const auto* const page = reinterpret_cast<const void*>(std::uintptr_t{1} << 20);
+  const auto* const odd = reinterpret_cast<const void*>((std::uintptr_t{1} << 20) + 7);
+  const int through = file.descriptor(7, page, 4096);
+  EXPECT_EQ(fcntl(through, F_GETFL) & O_DIRECT, 0);
+  EXPECT_EQ(file.descriptor(4096, page, 77), through);
+  EXPECT_EQ(file.descriptor(4096, odd, 4096), through);
+  const int past = file.descriptor(4096, page, 8192);
+  EXPECT_TRUE(past == through || (fcntl(past, F_GETFL) & O_DIRECT) != 0);
 }
 
 TEST_F(SwapFileTest, ADiskThatIsTooSmallIsAnErrorWithBothFigures) {

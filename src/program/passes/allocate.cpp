@@ -8,11 +8,15 @@
 namespace heddle {
 namespace {
 
-/// A cache line, and the widest vector; outside the device a page, so that transfers can go past the page cache.
-std::uint64_t aligned(std::uint64_t bytes, Tier tier) {
-  const std::uint64_t alignment = tier == Tier::device ? 64 : 4096;
-  return (bytes + alignment - 1) / alignment * alignment;
+/// A cache line, and the widest vector.
+constexpr std::int64_t kLine = 64;
+
+std::uint64_t aligned(std::uint64_t bytes, std::int64_t alignment) {
+  const auto step = static_cast<std::uint64_t>(alignment);
+  return (bytes + step - 1) / step * step;
 }
+
+std::int64_t alignment_of(Tier tier) { return tier == Tier::device ? kLine : kPageBytes; }
 
 template <typename Function>
 void for_each_operand(const Instruction& instruction, Function&& function) {
@@ -146,6 +150,19 @@ void compute_in_place(StepProgram& program) {
   }
 }
 
+/// Pages outside the device; and in it for what comes from the nvme tier or goes there.
+void find_alignments(StepProgram& program) {
+  for (auto& buffer : program.buffers) buffer.alignment = alignment_of(buffer.tier);
+  for (const auto& instruction : program.instructions) {
+    if (instruction.queue != Queue::transfer) continue;
+    for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
+      const int from = program.root(instruction.inputs[i]), to = program.root(instruction.outputs[i]);
+      if (program.at(from).tier != Tier::nvme && program.at(to).tier != Tier::nvme) continue;
+      for (const int moved : {from, to}) program.at(program.at(moved).storage).alignment = kPageBytes;
+    }
+  }
+}
+
 /// What lies in a tier's arena by lifetime: transient buffers and carried ones.
 std::vector<int> timed_storages(const StepProgram& program, Tier tier) {
   std::vector<int> storages;
@@ -172,7 +189,7 @@ std::uint64_t place_timed(StepProgram& program, Tier tier, std::unordered_map<st
   std::uint64_t top = 0;
   for (const int id : order) {
     Buffer& buffer = program.at(id);
-    const std::uint64_t size = aligned(static_cast<std::uint64_t>(buffer.bytes()), tier);
+    const std::uint64_t size = aligned(static_cast<std::uint64_t>(buffer.bytes()), buffer.alignment);
     std::uint64_t offset = 0;
     if (is_placed(id)) {
       offset = static_cast<std::uint64_t>(carried.at(buffer.label));
@@ -180,7 +197,7 @@ std::uint64_t place_timed(StepProgram& program, Tier tier, std::unordered_map<st
       for (const auto& other : placed) {
         if (other.first > buffer.last_use || other.last < buffer.first_use) continue;
         if (other.begin >= offset + size) break;
-        offset = std::max(offset, other.end);
+        offset = std::max(offset, aligned(other.end, buffer.alignment));
       }
     }
     buffer.offset = static_cast<std::int64_t>(offset);
@@ -243,12 +260,15 @@ std::uint64_t allocate_tier(const std::vector<StepProgram*>& programs, Tier tier
       if (!is_new) continue;
       const auto bytes = static_cast<std::uint64_t>(bytes_of[buffer.label]);
       persistent[static_cast<std::size_t>(buffer.buffer_class)] += bytes;
-      top += aligned(bytes, tier);
+      top += aligned(bytes, alignment_of(tier));
     }
   }
   const std::uint64_t scratch_offset = top;
   persistent[static_cast<std::size_t>(BufferClass::workspace)] += scratch_bytes;
-  top += aligned(scratch_bytes, tier);
+  top += aligned(scratch_bytes, alignment_of(tier));
+  for (const auto* program : programs) {  // what is timed lies behind, at multiples of its alignment
+    for (const int id : timed_storages(*program, tier)) top = aligned(top, program->at(id).alignment);
+  }
 
   std::uint64_t timed = 0, most = sum(persistent);
   std::unordered_map<std::string, std::int64_t> carried;  // offsets by label, from the end of the persistent bytes
@@ -281,7 +301,10 @@ MemoryPlan allocate(const std::vector<StepProgram*>& programs, std::uint64_t scr
   MemoryPlan plan;
   for (auto* program : programs) find_lifetimes(*program);
   find_carried(programs);
-  for (auto* program : programs) compute_in_place(*program);
+  for (auto* program : programs) {
+    compute_in_place(*program);
+    find_alignments(*program);
+  }
   plan.scratch_bytes = scratch_bytes;
   plan.scratch_offset = allocate_tier(programs, Tier::device, scratch_bytes, plan.device);
   allocate_tier(programs, Tier::host, 0, plan.host);

@@ -42,7 +42,7 @@ int flatten(StepProgram& program, int id, std::int64_t elements);
 /// Elements rounded up to whole pages, in any type of two bytes and more, or in that of so many bytes: so transfers of
 /// whole tensors can go past the page cache.
 constexpr std::int64_t transfer_elements(std::int64_t elements, std::size_t bytes = 2) {
-  const std::int64_t page = bytes == 1 ? 4096 : 2048;
+  const std::int64_t page = kPageBytes / (bytes == 1 ? 1 : 2);
   return (elements + page - 1) / page * page;
 }
 
