@@ -94,12 +94,12 @@ Outputs adamw_reference(const Case& c) {
   return outputs;
 }
 
-Case adamw_case(Precision p, std::int64_t n, double factor, double weight_decay) {
+Case adamw_case(Precision p, std::int64_t n, double factor, double weight_decay, DType gradient = DType::f32) {
   const Operand master = random(DType::f32, {n}, 1);
   Operand exp_avg_sq = random(DType::f32, {n}, 4, 0.1);
   for (double& v : exp_avg_sq.values) v = std::abs(v);
   return {.name = fmt::format("n {} factor {} weight decay {}", n, factor, weight_decay),
-          .in = {random(DType::f32, {n}, 2), given(DType::f32, {1}, {factor})},
+          .in = {random(gradient, {n}, 2), given(DType::f32, {1}, {factor})},
           .out = {given(p.activation, {n}, master.values), p.activation == DType::f32 ? absent() : master,
                   random(DType::f32, {n}, 3, 0.1), exp_avg_sq},
           .attributes = {{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", weight_decay}},
@@ -143,7 +143,8 @@ std::vector<Operation> optimizer_operations() {
        .precisions = {DType::f32}},
       {.name = "adamw",
        .cases = [](Precision p) -> std::vector<Case> {
-         return {adamw_case(p, 1, 1.0, 0.1), adamw_case(p, 1001, 0.37, 0.0), adamw_case(p, 16384 * 2 + 3, 0.0, 0.01)};
+         return {adamw_case(p, 1, 1.0, 0.1), adamw_case(p, 1001, 0.37, 0.0), adamw_case(p, 16384 * 2 + 3, 0.0, 0.01),
+                 adamw_case(p, 1001, 0.37, 0.1, p.activation)};
        },
        .reference = adamw_reference,
        .large = [](Precision p) { return adamw_case(p, std::int64_t{1} << 24, 0.37, 0.1); }},

@@ -245,6 +245,26 @@ TEST(Allocate, BuffersThatLiveAtOnceNeverOverlap) {
   }
 }
 
+TEST(Allocate, WhatTheNvmeTierExchangesLiesOnPages) {
+  Parameters parameters;
+  StepProgram program = trained(parameters, RecomputeMode::none, true);
+  const Offload moved{.parameters = Tier::nvme};
+  offload(program, moved);
+  StepProgram update = make_optimizer_program(parameters, DType::f32, {}, moved);
+  allocate({&program, &update}, 4096 + 64);
+  int transfers = 0;
+  for (const auto* p : {&program, &update}) {
+    for (const auto& instruction : p->instructions) {
+      if (instruction.queue != Queue::transfer) continue;
+      ++transfers;
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+        for (const int operand : *operands) EXPECT_EQ(p->at(operand).offset % kPageBytes, 0) << p->at(operand).label;
+      }
+    }
+  }
+  EXPECT_GT(transfers, 2);
+}
+
 TEST(Allocate, TheBillAddsUpAndCountsWhatTheoryCounts) {
   Parameters parameters;
   StepProgram program = toy::forward(parameters, 32, DType::bf16);

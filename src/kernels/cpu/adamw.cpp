@@ -4,7 +4,8 @@
 // The scalars are formed in double and rounded once, the elements computed in f32 in PyTorch's order and without fused
 // multiply-add: each operation rounds correctly, so that the result is the same on every instruction set. lr is `rate`
 // times the run's.
-// One pass over memory, which bounds it: reads g, w, m, v; writes w, m, v and, beside a master, the parameter in A.
+// One pass over memory, which bounds it: reads g (in any type), w, m, v; writes w, m, v and, beside a master, the
+// parameter in A.
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,20 +31,24 @@ void adamw(const KernelCall& call) {
   const auto sqrt_bias_correction2 = static_cast<float>(std::sqrt(call.scalars.bias_correction2));
   const auto epsilon = static_cast<float>(attributes.real("epsilon"));
   const auto minus_step = static_cast<float>(-lr / call.scalars.bias_correction1);
-  const auto* gradient = call.in[0].as<const float>();
   auto *exp_avg = call.out[2].as<float>(), *exp_avg_sq = call.out[3].as<float>();
-  step_weights(call, [&](std::int64_t i, auto part, FloatVector w) HWY_ATTR {
-    const FloatTag d;
-    const auto g = hn::Mul(load(d, gradient + i, part), hn::Set(d, factor));
-    auto m = load(d, exp_avg + i, part);
-    auto v = load(d, exp_avg_sq + i, part);
-    m = hn::Add(m, hn::Mul(hn::Set(d, one_minus_beta1), hn::Sub(g, m)));
-    v = hn::Add(hn::Mul(v, hn::Set(d, kept)), hn::Mul(hn::Mul(hn::Set(d, one_minus_beta2), g), g));
-    store(m, d, exp_avg + i, part);
-    store(v, d, exp_avg_sq + i, part);
-    const auto root = hn::Div(hn::Sqrt(v), hn::Set(d, sqrt_bias_correction2));
-    const auto step = hn::Div(hn::Mul(hn::Set(d, minus_step), m), hn::Add(root, hn::Set(d, epsilon)));
-    return hn::Add(hn::Mul(w, hn::Set(d, decay)), step);
+  const auto step_with = [&](const auto* gradient) HWY_ATTR {
+    step_weights(call, [&, gradient](std::int64_t i, auto part, FloatVector w) HWY_ATTR {
+      const FloatTag d;
+      const auto g = hn::Mul(load(d, gradient + i, part), hn::Set(d, factor));
+      auto m = load(d, exp_avg + i, part);
+      auto v = load(d, exp_avg_sq + i, part);
+      m = hn::Add(m, hn::Mul(hn::Set(d, one_minus_beta1), hn::Sub(g, m)));
+      v = hn::Add(hn::Mul(v, hn::Set(d, kept)), hn::Mul(hn::Mul(hn::Set(d, one_minus_beta2), g), g));
+      store(m, d, exp_avg + i, part);
+      store(v, d, exp_avg_sq + i, part);
+      const auto root = hn::Div(hn::Sqrt(v), hn::Set(d, sqrt_bias_correction2));
+      const auto step = hn::Div(hn::Mul(hn::Set(d, minus_step), m), hn::Add(root, hn::Set(d, epsilon)));
+      return hn::Add(hn::Mul(w, hn::Set(d, decay)), step);
+    });
+  };
+  with_element_type(call.in[0].dtype, [&](auto* type) HWY_ATTR {
+    step_with(call.in[0].as<const std::remove_pointer_t<decltype(type)>>());
   });
 }
 
