@@ -8,13 +8,15 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "config/value_rule.h"
 #include "formats/file_kind.h"
 #include "formats/files.h"
 #include "formats/json.h"
+#include "planner/activation_choice.h"
 #include "planner/fit.h"
 #include "planner/length_table.h"
-#include "planner/memory_timeline.h"
+#include "tiers/available_memory.h"
+#include "train/memory_limits.h"
+#include "train/memory_timeline.h"
 #include "train/plan_document.h"
 #include "train/run_setup.h"
 
@@ -30,7 +32,7 @@ bool is_model(const std::string& path) {
 }
 
 struct Options {
-  std::string path, image, hardware, memory_budget;
+  std::string path, image, hardware;
   bool json = false, program = false;
 };
 
@@ -51,30 +53,44 @@ RunFile on_hardware(RunFile file, const std::string& path, RunFile::Overrides ov
   return open_run(path, overrides);
 }
 
-std::uint64_t parse_budget(const std::string& text) {
-  SourceNode node;
-  node.kind = plain_scalar_kind(text);
-  node.text = text;
-  node.where = "command line";
-  return read_value(node, ValueRule::bytes(), "--memory_budget").get<std::uint64_t>();
+bool has_budget(const RunConfig& run) { return run.memory_budget || run.device_memory; }
+
+/// The machine that a plan is for: the hardware that is named, else one that the run's budgets describe, else this one.
+struct Target {
+  std::optional<Device> device;  ///< where hardware is named
+  MemoryLimits limits;
+};
+
+Target target_of(const std::optional<Hardware>& hardware, const RunConfig& run) {
+  if (!hardware) {
+    const auto ranks = static_cast<std::uint64_t>(run.ranks);
+    return {std::nullopt, memory_limits(run, has_budget(run) ? kUnlimitedMemory : available_memory() / ranks)};
+  }
+  const bool is_this_machine = hardware->device.is_host && hardware->devices == 0;
+  Target target{is_this_machine ? cpu_device(run.ranks) : hardware->device, {}};
+  target.limits = memory_limits(run, target.device->is_host ? target.device->memory : kUnlimitedMemory);
+  target.limits.device = std::min(target.limits.device, target.device->memory);
+  return target;
 }
 
-/// Nothing where neither hardware nor a budget is named. The budget is the least of what is named: the device's memory,
-/// --memory_budget, and the run's device_memory.
-std::optional<Fit> fit_of(const Options& options, const std::optional<Hardware>& hardware, const RunConfig& run,
-                          const ModelSource& model, const RunData& data) {
-  if (!hardware && options.memory_budget.empty()) return std::nullopt;
-  const bool is_shared = !hardware || (hardware->devices == 0 && hardware->device.name == "cpu");
-  Device device = is_shared ? cpu_device(run.ranks) : hardware->device;
-  if (!hardware) device.is_host = false;  // it lends its rates alone: the budget is that of some other device
-  std::uint64_t budget = options.memory_budget.empty() ? device.memory : parse_budget(options.memory_budget);
-  if (hardware) budget = std::min(budget, device.memory);
-  if (run.device_memory) budget = std::min(budget, *run.device_memory);
+/// Decides what `recompute: auto` leaves open, as `heddle train` does, or by the rates of the device that is named.
+RunConfig decided(RunConfig run, const CompileVariant& compile, const Target& target) {
+  if (run.recompute == Recompute::automatic)
+    run.block_activations = choose_activations(run, compile, target.limits, target.device.value_or(nominal_cpu()));
+  return run;
+}
+
+/// Nothing where neither hardware nor a budget is named.
+std::optional<Fit> fit_of(const Target& target, const RunConfig& run, const CompileVariant& compile,
+                          const RunData& data) {
+  if (!target.device && !has_budget(run)) return std::nullopt;
   constexpr std::int64_t kMostRows = 65536;
   const std::int64_t most_rows =
       data.train ? std::clamp<std::int64_t>(data.train->num_rows(), 1, kMostRows) : kMostRows;
-  const auto compile = [&](const RunConfig& variant) { return compile_run(variant, model, data); };
-  return find_fit(run, compile, device, budget, most_rows);
+  const auto compile_decided = [&](const RunConfig& variant) { return compile(decided(variant, compile, target)); };
+  // Where only a budget is named, this machine lends its rates.
+  return find_fit(run, compile_decided, target.device ? *target.device : cpu_device(run.ranks), target.limits,
+                  most_rows);
 }
 
 void plan(const Options& options, const RunFile::Overrides& overrides) {
@@ -89,7 +105,9 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
   const RunConfig& run = file.config();
   const ModelSource model = open_run_model(run);
   const RunData data = load_run_data(run, model);
-  const CompiledRun compiled = compile_run(run, model, data);
+  const Target target = target_of(hardware, run);
+  const CompileVariant compile = [&](const RunConfig& variant) { return compile_run(variant, model, data); };
+  const CompiledRun compiled = compile(decided(run, compile, target));
   const bool by_length = run.train_file.empty();
   LengthTable lengths;
   if (by_length && !options.program && (!options.json || !options.image.empty()))
@@ -102,9 +120,11 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
                                              : timeline_image(memory_timeline(compiled), title));
   }
   std::string text;
-  const auto fit = options.program ? std::nullopt : fit_of(options, hardware, run, model, data);
+  const auto fit = options.program ? std::nullopt : fit_of(target, run, compile, data);
   if (options.json) {
     Json document = plan_document(compiled);
+    if (!compiled.block_activations.empty())
+      document["recompute_blocks"] = activations_document(compiled.block_activations);
     if (fit) add_fit(document, *fit);
     text = document.dump(2) + "\n";
   } else {
@@ -128,9 +148,10 @@ void add_plan(CLI::App& program, Outcome&) {
                       "write an SVG: memory over a step, or for a model without data the peak by length");
   command->add_option("--hardware", options->hardware,
                       "NAME or NxNAME, as 4xA100-40GB: whether it fits there, and what would make it fit");
-  command->add_option("--memory_budget", options->memory_budget, "the same for a budget of each device, as 24GiB");
   command->allow_extras();
-  command->footer("--KEY VALUE sets any key of the run file, e.g. --bf16 true --max_length 4096 --recompute full.");
+  command->footer(
+      "--KEY VALUE sets any key of the run file, e.g. --bf16 true --max_length 4096 --recompute full.\n"
+      "--device_memory 24GiB or --memory_budget 32GiB (with host memory) ask the same as --hardware for a budget.");
   command->callback([command, options] { plan(*options, parse_overrides(command->remaining())); });
 }
 

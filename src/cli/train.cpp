@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "comm/job.h"
+#include "planner/activation_choice.h"
 
 namespace heddle::cli {
 
@@ -16,7 +17,8 @@ void add_train(CLI::App& program, Outcome& outcome) {
   command->callback([command, path, &outcome] {
     if (launched_rank() > 0) mute_thread_log();  // rank 0 says it all
     const auto ranks = is_launched() ? std::optional(launched_size()) : std::nullopt;
-    outcome.exit_code = train(RunFile::load(*path, parse_overrides(command->remaining()), ranks));
+    outcome.exit_code =
+        train(RunFile::load(*path, parse_overrides(command->remaining()), ranks), choose_activations_for_training);
   });
 }
 

@@ -20,12 +20,18 @@ struct DataFile {
   double weight = 1.0;
 };
 
-enum class Recompute { none, selective, full };
+enum class Recompute { none, selective, full, automatic };
+/// Where something goes that leaves the device; DeepSpeed's names.
+enum class OffloadDevice { none, cpu, nvme };
+/// What becomes of a block's activations between forward and backward.
+struct BlockActivations {
+  Recompute recompute = Recompute::none;  // not automatic
+  bool is_offloaded = false;              // what is kept leaves for the tier of offload_activations
+  bool operator==(const BlockActivations&) const = default;
+};
 enum class Precision { fp32, bf16, fp16 };
 /// Order of sums over ranks: `ordered` gives the same bits for any number of ranks.
 enum class ReductionOrder { ordered, fast };
-/// Where something goes that leaves the device; DeepSpeed's names.
-enum class OffloadDevice { none, cpu, nvme };
 
 /// Dynamic loss scaling as DeepSpeed's `fp16` section defines it. loss_scale 0: dynamic.
 struct LossScaling {
@@ -100,8 +106,11 @@ struct RunConfig {
   Precision precision = Precision::fp32;
   LossScaling loss_scaling;
   Recompute recompute = Recompute::none;
-  std::optional<std::uint64_t> device_memory;  // bytes
-  int zero_stage = 0;                          // 0..3
+  std::int64_t recompute_every = 1;  // selective, full: of so many blocks the first is recomputed
+  // By block, whatever `recompute` and `recompute_every` say: what `automatic` was decided to be; empty: undecided.
+  std::vector<BlockActivations> block_activations;
+  std::optional<std::uint64_t> device_memory, memory_budget;  // bytes of a rank: on the device; there and on the host
+  int zero_stage = 0;                                         // 0..3
   ZeroOptions zero;
   OffloadDevice offload_optimizer = OffloadDevice::none, offload_param = OffloadDevice::none,
                 offload_activations = OffloadDevice::none;
@@ -126,7 +135,7 @@ struct RunConfig {
   std::int64_t save_keep_steps = 0;                   // checkpoints of multiples of it are kept; 0: none
   double save_minutes = 0;
   std::string resume_from_checkpoint = "auto";  // auto, false, or a path
-  bool report_to_tensorboard = false;
+  bool report_to_tensorboard = false, memory_timeline = false;
 };
 
 struct ResolvedRun;  // config/run_resolver.h

@@ -47,7 +47,10 @@ void put_skip_bad_rows(RunConfig& config, const Json& value) { config.skip_bad_r
 void put_train_on(RunConfig& config, const Json& value) { config.train_on_last = value == "last"; }
 void put_report_to(RunConfig& config, const Json& value) { config.report_to_tensorboard = value == "tensorboard"; }
 void put_recompute(RunConfig& config, const Json& value) {
-  config.recompute = value == "full" ? Recompute::full : value == "selective" ? Recompute::selective : Recompute::none;
+  config.recompute = value == "full"        ? Recompute::full
+                     : value == "selective" ? Recompute::selective
+                     : value == "auto"      ? Recompute::automatic
+                                            : Recompute::none;
 }
 void put_reduction(RunConfig& config, const Json& value) {
   config.reduction = value == "fast" ? ReductionOrder::fast : ReductionOrder::ordered;
@@ -195,9 +198,13 @@ constexpr std::array kPrecision = {
 };
 constexpr std::array kMemory = {
     RunKey{"gradient_checkpointing", Rule::boolean(), "false", nullptr, "", "true: `recompute: full`."},
-    RunKey{"recompute", Rule::one_of(kRecompute), "\"none\"", put_recompute, "none|selective|full",
+    RunKey{"recompute", Rule::one_of(kRecompute), "\"none\"", put_recompute, "",
            "Activations that the backward rebuilds: what one pass over others gives (norms, activation functions); "
-           "attention too; whole blocks."},
+           "attention too; whole blocks. `auto`: chosen for each block, as little as the budget allows; see "
+           "[train beyond memory](how-to/train-beyond-memory.md)."},
+    RunKey{"recompute_every", Rule::whole(1, kMostSteps), "1", put<&RunConfig::recompute_every>, "",
+           "With `recompute` selective or full: of every so many blocks the first is recomputed, the others keep their "
+           "activations."},
     RunKey{"zero_stage", Rule::whole(0, 3), "0", put<&RunConfig::zero_stage>, "",
            "What ranks share: 1 optimizer states, 2 also gradients, 3 also weights."},
     RunKey{"offload_optimizer", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_optimizer>, "",
@@ -209,8 +216,9 @@ constexpr std::array kMemory = {
     RunKey{"nvme_path", Rule::text().or_null(), "null", put<&RunConfig::nvme_path>, "",
            "Folder of what is offloaded to `nvme`."},
     RunKey{"device_memory", Rule::bytes().or_null(), "null", put<&RunConfig::device_memory>, "",
-           "Budget of the device; a run whose plan is larger is refused."},
-    RunKey{"memory_budget", Rule::bytes().or_null(), "null", nullptr, "null", "Budget that `recompute: auto` keeps."},
+           "Budget of a rank's device; a run whose plan is larger is refused."},
+    RunKey{"memory_budget", Rule::bytes().or_null(), "null", put<&RunConfig::memory_budget>, "",
+           "Budget of a rank's device and host memory together; the same."},
 };
 constexpr std::array kLayout = {
     RunKey{"ranks", Rule::whole(1, kMostRanks), "1", put<&RunConfig::ranks>, "",
@@ -273,6 +281,9 @@ constexpr std::array kOutput = {
     RunKey{"resume_from_checkpoint", Rule::resume(), "\"auto\"", put<&RunConfig::resume_from_checkpoint>, "",
            "`auto`: the newest complete checkpoint in `output_dir`; `false`: from the start; or a path."},
     RunKey{"report_to", Rule::one_of(kReportTo), "\"none\"", put_report_to, "", "TensorBoard events below `runs/`."},
+    RunKey{"memory_timeline", Rule::boolean(), "false", put<&RunConfig::memory_timeline>, "",
+           "Write `timeline.json` and `timeline.svg`: bytes held by class through a step, and what each instruction "
+           "took."},
 };
 constexpr std::array kDropout = {
     RunKey{"attention_dropout", Rule::half_open(0, 1).or_null(), "null", put<&RunConfig::attention_dropout>, "",

@@ -152,6 +152,11 @@ class RunResolver {
     } else if (recompute.is_set) {
       checkpointing = {recompute.value != "none", recompute.origin, true};
     }
+    const auto& every = run_.settings.at("recompute_every");
+    if (every.value != 1 && recompute.value != "selective" && recompute.value != "full") {
+      fail("{}: recompute_every is {}, but recompute is {} ({}); expected selective or full", every.origin,
+           plain_text(every.value), plain_text(recompute.value), recompute.origin);
+    }
   }
 
   /// Under mpirun or srun the number of ranks is theirs.

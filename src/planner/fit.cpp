@@ -190,18 +190,15 @@ void find_largest_batch(const RunConfig& run, const CompileVariant& compile, std
 }  // namespace
 
 std::int64_t Fit::excess(const Alternative& alternative) const {
-  const auto over = static_cast<std::int64_t>(alternative.peak) - static_cast<std::int64_t>(budget);
-  if (!device.is_host) return over;
-  const auto both = static_cast<std::int64_t>(alternative.peak + alternative.host_peak);
-  return std::max(over, both - static_cast<std::int64_t>(device.memory));
+  return limits.excess(alternative.peak, alternative.host_peak);
 }
 
-Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& device, std::uint64_t budget,
+Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& device, const MemoryLimits& limits,
              std::int64_t most_rows) {
   Fit fit;
   fit.device = device;
   fit.ranks = run.ranks;
-  fit.budget = budget;
+  fit.limits = limits;
   fit.run = compile_alternative(run, compile, device);
   fit.smallest = fit.run;
   if (!fit.fits()) FitSearch(run, compile, fit).find_alternatives();

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "formats/json.h"
 #include "planner/hardware.h"
 #include "planner/step_cost.h"
+#include "train/activations.h"
 #include "train/compile.h"
 
 namespace heddle {
@@ -28,7 +28,7 @@ struct Alternative {
 struct Fit {
   Device device;
   int ranks = 1;
-  std::uint64_t budget = 0;               ///< bytes of a rank's device
+  MemoryLimits limits;
   Alternative run;                        ///< as it is
   std::vector<Alternative> alternatives;  ///< where it does not fit: those that do, the fastest first
   Alternative smallest;                   ///< what lacks the least, of all that were tried
@@ -36,17 +36,14 @@ struct Fit {
   std::int64_t largest_batch = 0;         ///< per_device_train_batch_size that fits; 0: not even 1
   bool is_largest_searched = false;       ///< larger ones were not tried
 
-  /// Bytes that it needs beyond the budget, or beyond the memory that device and host share; 0 or less: it fits.
+  /// Bytes that it needs beyond the limits; 0 or less: it fits.
   std::int64_t excess(const Alternative& alternative) const;
   bool fits() const { return excess(run) <= 0; }
 };
 
-/// Compiles a variant of the run; throws Error where it cannot be.
-using CompileVariant = std::function<CompiledRun(const RunConfig&)>;
-
 /// Changes one setting, else two, else three at a time; a combination in which a smaller one fits already is left out.
 /// The batch size is found by bisection up to `most_rows`, as memory grows with it.
-Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& device, std::uint64_t budget,
+Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& device, const MemoryLimits& limits,
              std::int64_t most_rows);
 
 std::string fit_text(const Fit& fit);

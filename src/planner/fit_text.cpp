@@ -59,7 +59,7 @@ std::string fit_text(const Fit& fit) {
   std::string text =
       fmt::format("\n{}{}: {}, {} bytes {} of {} ({})\n", fit.ranks > 1 ? "each rank on " : "", fit.device.name,
                   fits ? "fits" : "does not fit", format_count(static_cast<std::uint64_t>(fits ? -excess : excess)),
-                  fits ? "to spare" : "too many", format_bytes(fit.budget), format_count(fit.budget));
+                  fits ? "to spare" : "too many", format_bytes(fit.limits.device), format_count(fit.limits.device));
   if (fit.largest_batch == 0) {
     text += "largest per_device_train_batch_size that fits: none, not even 1\n";
   } else {
@@ -92,7 +92,7 @@ void add_fit(Json& document, const Fit& fit) {
                           {"host_link_bytes_per_second", device.host_link},
                           {"peer_link_bytes_per_second", device.peer_link}};
   Json& result = document["fit"];
-  result = {{"budget", fit.budget},
+  result = {{"budget", fit.limits.device},
             {"peak", fit.run.peak},
             {"fits", fit.fits()},
             {"spare_bytes", -fit.excess(fit.run)},

@@ -40,4 +40,7 @@ Device cpu_device(int ranks);
 /// and what the disk does past the page cache; else that is memory's rate, and an assumption.
 Device cpu_device(int ranks, const ThreadCeilings& measured, const Ceilings* kept);
 
+/// A processor whose figures are those of no machine in particular: what is decided by it is the same everywhere.
+Device nominal_cpu();
+
 }  // namespace heddle

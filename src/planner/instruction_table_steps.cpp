@@ -7,7 +7,9 @@
 #include "base/threads.h"
 #include "comm/job.h"
 #include "kernels/cpu/table.h"
+#include "planner/activation_choice.h"
 #include "planner/instruction_table.h"
+#include "train/compile_fitting.h"
 #include "train/executor.h"
 #include "train/micro_batches.h"
 #include "train/optimizer.h"
@@ -56,9 +58,9 @@ StreamSizes sizes_of(const MicroBatch& batch, bool is_first) {
 /// A run on one rank, without output.
 class TimedSteps {
  public:
-  TimedSteps(const RunConfig& run, const ModelSource& model, const RunData& data, Communicator& communicator)
+  TimedSteps(RunConfig& run, const ModelSource& model, const RunData& data, Communicator& communicator)
       : run_(run),
-        compiled_(compile_run(run, model, data, communicator.rank())),
+        compiled_(compile_fitting(run, model, data, choose_activations_for_training, communicator)),
         executor_(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator,
                   run.nvme_path, transfers_of(run)),
         feed_(executor_),

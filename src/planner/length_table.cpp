@@ -14,8 +14,10 @@ namespace {
 constexpr std::int64_t kShortest = 512, kLongest = 131072;
 constexpr double kGiB = 0x1p30;
 
-std::vector<RunConfig> variants(const RunConfig& run, LengthTable& table) {
+std::vector<RunConfig> variants(RunConfig run, LengthTable& table) {
   std::vector<RunConfig> runs;
+  if (run.recompute == Recompute::automatic) run.recompute = Recompute::full;
+  run.block_activations.clear();
   if (run.ranks > 1) {
     for (int stage = 0; stage <= 3; ++stage) {
       runs.push_back(run);

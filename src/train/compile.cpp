@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "models/model.h"
+#include "train/activations.h"
 #include "train/optimizer.h"
 
 namespace heddle {
@@ -145,11 +146,13 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
             {.name = "micro-batch", .token_capacity = train.tokens, .document_capacity = train.documents}, true);
   regularize(step, regularization_of(run));
   differentiate(step);
-  constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full};
-  recompute(step, kModes[static_cast<std::size_t>(run.recompute)]);
+  UnitActivations activations = unit_activations(run, step);
+  recompute(step, activations.recompute);
   fuse(step);
   accumulate(step, run.gradient_accumulation_steps == 1);
-  const Offload moved = offload_of(run);
+  Offload moved = offload_of(run);
+  moved.resident_units = std::move(activations.stay);
+  compiled.block_activations = run.block_activations;
   shard(step, compiled.sharding, moved.gradients);
   offload(step, moved);
   compiled.micro_batch = append(compiled, std::move(step));

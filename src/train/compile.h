@@ -29,7 +29,8 @@ struct CompiledRun {
   int micro_batch = -1, norm = -1, update = -1, evaluate = -1, generate = -1;
   int threads = 1;
   Sharding sharding;
-  std::vector<std::int64_t> cache_limits;  // generation: key_cache_limits of the model
+  std::vector<std::int64_t> cache_limits;           // generation: key_cache_limits of the model
+  std::vector<BlockActivations> block_activations;  // the run's: where `recompute: auto` was decided
 
   std::vector<const StepProgram*> program_list() const;
 };

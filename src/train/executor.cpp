@@ -181,6 +181,7 @@ void Executor::run(std::size_t program, const Scalars& scalars) {
     } else {
       phase_seconds_[static_cast<std::size_t>(instruction.phase)] += seconds;
     }
+    if (recording_ != nullptr) recording_->push_back({program, i, before, after, held_.now()});
     before = after;
     held_.after(program, i);
   }

@@ -14,6 +14,7 @@
 #include "tiers/swap_file.h"
 #include "train/held_bytes.h"
 #include "train/movement_queue.h"
+#include "train/step_timeline.h"
 
 namespace heddle {
 
@@ -49,6 +50,9 @@ class Executor {
   const std::vector<double>& seconds_by_instruction(std::size_t program) const { return bound_[program].seconds; }
   std::uint64_t runs(std::size_t program) const { return bound_[program].runs; }
 
+  /// From now on appends every instruction that runs; null: no more.
+  void record(StepRecording* recording) { recording_ = recording; }
+
  private:
   struct Step {
     Kernel kernel;  // null for a movement
@@ -79,6 +83,7 @@ class Executor {
   Scratch scratch_;
   std::vector<Bound> bound_;
   HeldBytes held_;
+  StepRecording* recording_ = nullptr;
   std::array<double, 4> phase_seconds_{};
   std::array<double, 3> wait_seconds_{};  // by queue
   std::unique_ptr<MovementQueue> communication_, transfer_;

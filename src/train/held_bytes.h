@@ -18,6 +18,8 @@ class HeldBytes {
             std::uint64_t scratch_bytes, std::uint64_t staging_bytes);
 
   void begin() { live_ = persistent_; }
+  /// Bytes held now, by tier and class.
+  const std::array<std::array<std::uint64_t, kBufferClasses>, 3>& now() const { return live_; }
   void before(std::size_t program, std::size_t instruction);
   void after(std::size_t program, std::size_t instruction);
   TierBills bills() const;

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -14,9 +15,10 @@
 #include "formats/files.h"
 #include "kernels/cpu/table.h"
 #include "monitor/monitor.h"
-#include "tiers/available_memory.h"
+#include "monitor/process_memory.h"
 #include "train/best_model.h"
 #include "train/checkpoint_export.h"
+#include "train/compile_fitting.h"
 #include "train/evaluate.h"
 #include "train/micro_batches.h"
 #include "train/model_folder.h"
@@ -26,6 +28,7 @@
 #include "train/run_weights.h"
 #include "train/schedule.h"
 #include "train/signals.h"
+#include "train/step_timeline.h"
 #include "train/training_state.h"
 
 namespace heddle {
@@ -34,35 +37,19 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::string_view precision_name(Precision precision) {
   return precision == Precision::bf16 ? "bf16" : precision == Precision::fp16 ? "fp16" : "fp32";
 }
 
-void check_fits(const MemoryPlan& plan, const RunConfig& run, int ranks_on_host) {
-  const std::string who = run.ranks > 1 ? "each rank" : "the run";
-  const std::uint64_t available = available_memory() / static_cast<std::uint64_t>(ranks_on_host);
-  const std::uint64_t there = run.device_memory.value_or(available);
-  if (plan.device.peak > there) {
-    fail(
-        "{} needs {} on device, {} are there: {} bytes are missing; a smaller per_device_train_batch_size or "
-        "max_length "
-        "needs less{}{}",
-        who, format_bytes(plan.device.peak), format_bytes(there), plan.device.peak - there,
-        run.recompute == Recompute::full ? "" : ", and so does recompute: full",
-        run.offload_optimizer == OffloadDevice::none ? ", and offload_optimizer: cpu" : "");
-  }
-  if (plan.device.peak + plan.host.peak > available) {
-    fail("{} needs {} on device and {} on host, {} are there; nvme in place of cpu needs less", who,
-         format_bytes(plan.device.peak), format_bytes(plan.host.peak), format_bytes(available));
-  }
-}
-
 /// What all ranks of a process share: read once, before any of them starts.
 struct Inputs {
   ModelSource model;
   RunData data;
+  ActivationChooser choose;
 };
 
 /// One training run on one rank.
@@ -73,6 +60,7 @@ class Trainer {
         run_(with_threads(file.config(), communicator)),
         model_(inputs.model),
         data_(inputs.data),
+        choose_(inputs.choose),
         communicator_(communicator),
         is_root_(communicator.rank() == 0),
         output_dir_(run_.output_dir),
@@ -82,9 +70,7 @@ class Trainer {
   int run() {
     set_threads(run_.threads, communicator_.core_share());
     if (!is_root_) mute_thread_log();
-    compiled_ = compile_run(run_, model_, data_, communicator_.rank());
-    compiled_.plan.add_staging(communicator_.staging_bytes());
-    check_fits(compiled_.plan, run_, communicator_.ranks_on_host());
+    compiled_ = compile_fitting(run_, model_, data_, choose_, communicator_);
     resume_ = find_resume_point(run_, communicator_);
     weights_.emplace(model_, compiled_);
     schedule_.emplace(*data_.train, batch_options(run_));
@@ -100,6 +86,7 @@ class Trainer {
             std::ceil(run_.num_train_epochs * static_cast<double>(schedule_->steps_per_epoch()))) -
         state_.schedule_step;
     total_steps_ = run_.max_steps > 0 ? run_.max_steps : state_.step + std::max<std::int64_t>(0, steps_left_of_epochs);
+    watch_memory();
     executor_.emplace(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator_,
                       run_.nvme_path, transfers_of(run_));
     prepare_output();
@@ -115,11 +102,20 @@ class Trainer {
     return run;
   }
 
+  Json effective_config() const {
+    Json document = file_.effective();
+    if (!run_.block_activations.empty()) {
+      document["recompute_blocks"] = {{"value", activations_document(run_.block_activations)},
+                                      {"origin", "recompute: auto"}};
+    }
+    return document;
+  }
+
   /// Not before the run is known to be sound: one that is refused leaves nothing behind.
   void prepare_output() {
     if (is_root_) {
       make_folder(output_dir_);
-      write_text_file(output_dir_ / "effective_config.json", file_.effective().dump(2) + "\n");
+      write_text_file(output_dir_ / "effective_config.json", effective_config().dump(2) + "\n");
       write_text_file(output_dir_ / "plan.json", plan_document(compiled_).dump(2) + "\n");
     }
     communicator_.barrier("the output folder");
@@ -128,6 +124,14 @@ class Trainer {
     if (run_.torch_dtype) dtype = dtype_from_torch(*run_.torch_dtype);
     const std::uint64_t exported = export_bytes(weights_->exported(), compiled_.parameters, dtype);
     rehearse_save(output_dir_, exported + (saves ? checkpoint_bytes(compiled_.parameters) : 0), communicator_);
+  }
+
+  /// From before any rank of this process takes its planned memory. What the communicator stages is taken already.
+  void watch_memory() {
+    const std::uint64_t planned = compiled_.plan.device.peak - compiled_.plan.staging_bytes + compiled_.plan.host.peak;
+    const int ranks = communicator_.transport() == "mpi" ? 1 : communicator_.size();
+    memory_watch_.emplace(planned * static_cast<std::uint64_t>(ranks), anonymous_bytes());
+    communicator_.barrier("the memory of the run");
   }
 
   void fill_weights() {
@@ -159,8 +163,8 @@ class Trainer {
     options.logging_steps = run_.logging_steps;
     options.held_bytes = compiled_.plan.device.peak;
     options.tensorboard = run_.report_to_tensorboard;
-    options.title = fmt::format("{}, {} parameters, {}{}", model_.config.model_type, parameters,
-                                precision_name(run_.precision), layout);
+    options.title = title_ = fmt::format("{}, {} parameters, {}{}", model_.config.model_type, parameters,
+                                         precision_name(run_.precision), layout);
     monitor_.emplace(std::move(options));
   }
 
@@ -178,8 +182,12 @@ class Trainer {
     if (is_root_ || communicator_.transport() == "mpi") watch.emplace();
     saved_at_ = Clock::now();
     std::int64_t saved_step = state_.step;
+    // The first step touches memory for the first time, which takes long; the second is like those that follow.
+    const std::int64_t recorded_step = std::min(state_.step + 2, total_steps_);
     while (!is_over() && agreement_.signal == 0) {
-      const StepMetrics metrics = take_step();
+      const bool is_recorded = run_.memory_timeline && is_root_ && state_.step + 1 == recorded_step;
+      const StepMetrics metrics = is_recorded ? record_step() : take_step();
+      warn_of_memory();
       if (monitor_) monitor_->on_step(metrics);
       stop_if_nothing_moves();
       const bool evaluates = data_.validation && (state_.step == total_steps_ || is_multiple(run_.eval_steps));
@@ -207,6 +215,23 @@ class Trainer {
   bool is_over() const { return state_.step >= total_steps_ || state_.best.is_past(run_.early_stopping_patience); }
   /// Whether something that is done every so many steps (0: never) is due.
   bool is_multiple(std::int64_t steps) const { return steps > 0 && state_.step % steps == 0; }
+
+  StepMetrics record_step() {
+    StepRecording recording;
+    executor_->record(&recording);
+    const StepMetrics metrics = take_step();
+    executor_->record(nullptr);
+    write_step_timeline(output_dir_, compiled_, recording, fmt::format("{}, step {}", title_, metrics.step));
+    note("step {} is in {}, for ui.perfetto.dev", metrics.step, (output_dir_ / "timeline.json").string());
+    return metrics;
+  }
+
+  void warn_of_memory() {
+    const std::uint64_t excess = agreement_.excess_mib * kMiB;
+    if (!memory_watch_->is_news(excess)) return;
+    warning("step {}: {} holds {} more than planned: memory of the allocator or of libraries", state_.step,
+            communicator_.transport() == "mpi" ? "a process" : "the process", format_bytes(excess));
+  }
 
   /// One optimizer step: all its micro-batches, the norm, and the update unless something was not finite.
   StepMetrics take_step() {
@@ -265,12 +290,15 @@ class Trainer {
     return metrics;
   }
 
-  /// All ranks learn whether one of them was told to stop, and whether rank 0's clock says that it is time to save.
+  /// All ranks learn whether one of them was told to stop, whether rank 0's clock says that it is time to save, and by
+  /// how much one holds more memory than planned.
   void agree() {
     const bool time_to_save = run_.save_minutes > 0 && seconds_since(saved_at_) >= 60 * run_.save_minutes;
-    std::array<std::int32_t, 2> said = {SignalWatch::received(), is_root_ && time_to_save ? 1 : 0};
+    const std::uint64_t excess = memory_watch_->excess(anonymous_bytes());
+    std::array<std::int32_t, 3> said = {SignalWatch::received(), is_root_ && time_to_save ? 1 : 0,
+                                        static_cast<std::int32_t>(excess / kMiB)};
     communicator_.all_reduce(std::span<std::int32_t>(said), heddle::Reduction::max, "whether to stop or save");
-    agreement_ = {said[0], said[1] != 0};
+    agreement_ = {said[0], said[1] != 0, static_cast<std::uint64_t>(said[2])};
   }
 
   void update(Scalars& scalars, double learning_rate) {
@@ -334,9 +362,10 @@ class Trainer {
   static std::size_t index(int program) { return static_cast<std::size_t>(program); }
 
   const RunFile& file_;
-  const RunConfig run_;
+  RunConfig run_;
   const ModelSource& model_;
   const RunData& data_;
+  const ActivationChooser& choose_;
   Communicator& communicator_;
   const bool is_root_;  ///< rank 0, which speaks and writes for all
   fs::path output_dir_;
@@ -351,10 +380,13 @@ class Trainer {
   std::optional<StreamFeed> feed_;
   MicroBatches batches_;
   std::optional<Monitor> monitor_;
+  std::optional<MemoryWatch> memory_watch_;
+  std::string title_;
   TrainingState state_;
   struct Agreement {
     int signal = 0;
     bool saves = false;
+    std::uint64_t excess_mib = 0;
   };
   Agreement agreement_;  ///< of all ranks, in the last step
   Clock::time_point saved_at_;
@@ -363,10 +395,10 @@ class Trainer {
 
 }  // namespace
 
-int train(const RunFile& run) {
+int train(const RunFile& run, const ActivationChooser& choose) {
   run.require_training_keys();
   // Before the ranks meet: none waits in a collective while another prepares data, however long that takes.
-  Inputs inputs{open_run_model(run.config()), {}};
+  Inputs inputs{open_run_model(run.config()), {}, choose};
   inputs.data = load_run_data(run.config(), inputs.model);
   return run_job(run.config().ranks,
                  [&](Communicator& communicator) { return Trainer(run, inputs, communicator).run(); });

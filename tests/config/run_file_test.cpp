@@ -288,10 +288,19 @@ TEST(RunFile, ScheduleArgumentsAreChecked) {
   EXPECT_THAT(with("cosine", "3"), HasSubstr("lr_scheduler_kwargs is 3"));
 }
 
-TEST(RunFile, AbsentFeaturesAreResolvedButRefusedInOneLineByWhoComputes) {
+TEST(RunFile, EveryKBlocksNeedsARecomputation) {
+  EXPECT_EQ(parse("recompute: full\nrecompute_every: 3").config().recompute_every, 3);
+  EXPECT_EQ(parse("gradient_checkpointing: true\nrecompute_every: 2").config().recompute_every, 2);
+  EXPECT_EQ(parse("recompute: auto").config().recompute_every, 1);
   for (const auto* text :
-       {"tensor_parallel: 2", "pipeline_parallel: 2", "context_parallel: 2", "sequence_parallel: true",
-        "bnb_4bit_quant_type: fp4", "recompute: auto", "memory_budget: 1GiB", "save_async: true"}) {
+       {"recompute_every: 2", "recompute: none\nrecompute_every: 2", "recompute: auto\nrecompute_every: 2"})
+    EXPECT_THAT(error_of(text), AllOf(HasSubstr("recompute_every is 2"), HasSubstr("expected selective or full")))
+        << text;
+}
+
+TEST(RunFile, AbsentFeaturesAreResolvedButRefusedInOneLineByWhoComputes) {
+  for (const auto* text : {"tensor_parallel: 2", "pipeline_parallel: 2", "context_parallel: 2",
+                           "sequence_parallel: true", "bnb_4bit_quant_type: fp4", "save_async: true"}) {
     const std::string key(text, std::string(text).find(':'));
     const auto run = parse(fmt::format("{{{}, ranks: 2}}", text));
     EXPECT_EQ(run.effective().at(key).at("origin"), "run.yaml:1");

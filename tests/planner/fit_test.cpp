@@ -39,7 +39,8 @@ RunConfig small_run() {
 }
 
 Fit fit_into(std::uint64_t budget, const Device& device = {}, std::int64_t most_rows = 1000) {
-  return find_fit(small_run(), compile_formula, device, budget, most_rows);
+  const MemoryLimits limits = {.device = budget, .total = device.is_host ? device.memory : kUnlimitedMemory};
+  return find_fit(small_run(), compile_formula, device, limits, most_rows);
 }
 
 std::vector<Settings> settings_of(const Fit& fit) {

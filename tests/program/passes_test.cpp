@@ -168,6 +168,36 @@ TEST(Recompute, FullRepeatsABlockButNotWhatTheBackwardDoesNotNeed) {
   EXPECT_EQ(toy::count(program, "embedding", Phase::recompute), 0);
 }
 
+TEST(Recompute, EachUnitHasItsOwnMode) {
+  Parameters parameters;
+  StepProgram program = toy::forward(parameters);
+  differentiate(program);
+  using enum RecomputeMode;
+  recompute(program, std::vector{none, full, none, none});  // embedding, block 0, block 1, head
+  expect_sound(program);
+  ASSERT_EQ(toy::count(program, "linear", Phase::recompute), 1);
+  for (const auto& instruction : program.instructions) {
+    if (instruction.operation->name == "linear" && instruction.phase == Phase::recompute) {
+      EXPECT_EQ(program.units[static_cast<std::size_t>(instruction.unit)], "block 0");
+    }
+  }
+}
+
+TEST(Offload, AUnitThatIsToKeepItsActivationsMovesNone) {
+  for (const bool stays : {false, true}) {
+    Parameters parameters;
+    StepProgram program = trained(parameters);
+    Offload moved{.activations = Tier::host};
+    moved.resident_units = {true, stays, true, true};
+    offload(program, moved);
+    expect_sound(program);
+    const auto transfers = toy::all(program, "transfer");
+    EXPECT_EQ(transfers.empty(), stays);
+    for (const auto* transfer : transfers)
+      EXPECT_EQ(program.units[static_cast<std::size_t>(transfer->unit)], "block 0");
+  }
+}
+
 TEST(Fuse, AResidualIsAddedInTheProductBeforeIt) {
   Parameters parameters;
   StepProgram program = trained(parameters);

@@ -76,13 +76,18 @@ class OffloadPass {
       const bool is_kept =
           buffer.is_persistent || buffer.buffer_class != BufferClass::activations || buffer.bytes() < kSmallestMoved;
       // There is a gain where a whole segment runs between the end of the way out and the beginning of the way back.
-      if (is_kept || use.forward < 0 || use.backward < use.forward + 4) continue;
+      if (is_kept || use.forward < 0 || use.backward < use.forward + 4 || stays(use)) continue;
       leaving[use.forward].push_back(root);
       returning[use.backward].push_back(root);
     }
     std::unordered_map<int, int> away;  // root -> its place in the other tier
     for (const auto& [segment, roots] : leaving) leave(segment, roots, away);
     for (const auto& [segment, roots] : returning) come_back(segment, roots, away);
+  }
+
+  /// What a unit uses last in the forward is its own to move or to keep.
+  bool stays(const Use& use) const {
+    return !offload_.resident_units.empty() && offload_.resident_units[at(segments_[at(use.forward)].unit)];
   }
 
   void leave(int segment, const std::vector<int>& roots, std::unordered_map<int, int>& away) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ enum class RecomputeMode { none, selective, full };
 /// everything inside a unit whose name starts with "block", from the unit's inputs (Chen et al. 2016,
 /// arXiv:1604.06174). Runs after differentiate; changes no bit of any result.
 void recompute(StepProgram& program, RecomputeMode mode);
+/// The same with a mode for each of the program's units.
+void recompute(StepProgram& program, std::span<const RecomputeMode> mode_of_unit);
 
 /// Makes each gradient add up over micro-batches and over several writers in one micro-batch: the first writer
 /// overwrites in the first micro-batch of an optimizer step and adds in the others, later ones always add. Where a step
@@ -38,6 +41,7 @@ struct Offload {
   Tier optimizer = Tier::device;  ///< optimizer states and master weights
   Tier gradients = Tier::device;  ///< device or host; see shard()
   Tier activations = Tier::device;
+  std::vector<bool> resident_units = {};  ///< by unit: its activations stay on the device all the same; empty: none's
 };
 
 /// ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054): what the ranks share out is gathered before its first use in each

@@ -2,6 +2,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/error.h"
 #include "program/passes/passes.h"
 
 namespace heddle {
@@ -10,7 +11,8 @@ namespace {
 /// Which instructions may be emitted again, and from what: an instruction that may not be keeps its outputs alive.
 class Recomputation {
  public:
-  Recomputation(StepProgram& program, RecomputeMode mode) : program_(program), mode_(mode) {}
+  Recomputation(StepProgram& program, std::span<const RecomputeMode> mode_of_unit)
+      : program_(program), mode_of_unit_(mode_of_unit) {}
 
   void run() {
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -40,19 +42,23 @@ class Recomputation {
   }
 
  private:
+  RecomputeMode mode_of(const Instruction& instruction) const {
+    return mode_of_unit_[static_cast<std::size_t>(instruction.unit)];
+  }
+
   bool is_whole_block(const Instruction& instruction) const {
-    return mode_ == RecomputeMode::full &&
+    return mode_of(instruction) == RecomputeMode::full &&
            program_.units[static_cast<std::size_t>(instruction.unit)].starts_with("block");
   }
 
   /// An operation is worth repeating where the mode says so and what it reads is there in the backward in any case:
   /// else its inputs would be kept in place of its outputs.
   void find_repeatable() {
-    const auto degree = mode_ == RecomputeMode::none ? Recomputed::always : Recomputed::selective;
     repeatable_.assign(forward_.size(), false);
     for (std::size_t i = 0; i < forward_.size(); ++i) {
       const Instruction& instruction = forward_[i];
       if (instruction.phase != Phase::forward) continue;
+      const auto degree = mode_of(instruction) == RecomputeMode::none ? Recomputed::always : Recomputed::selective;
       repeatable_[i] = is_whole_block(instruction) || (instruction.operation->recomputed <= degree &&
                                                        std::all_of(instruction.inputs.begin(), instruction.inputs.end(),
                                                                    [&](int in) { return is_there(in); }));
@@ -95,7 +101,7 @@ class Recomputation {
   }
 
   StepProgram& program_;
-  RecomputeMode mode_;
+  std::span<const RecomputeMode> mode_of_unit_;
   std::vector<Instruction> forward_;               // as it was, to copy from
   std::unordered_map<int, std::size_t> producer_;  // root buffer -> index in forward_
   std::unordered_set<int> read_by_backward_;       // root buffers
@@ -106,7 +112,12 @@ class Recomputation {
 }  // namespace
 
 void recompute(StepProgram& program, RecomputeMode mode) {
-  Recomputation(program, mode).run();
+  recompute(program, std::vector<RecomputeMode>(program.units.size(), mode));
+}
+
+void recompute(StepProgram& program, std::span<const RecomputeMode> mode_of_unit) {
+  HEDDLE_CHECK(mode_of_unit.size() == program.units.size());
+  Recomputation(program, mode_of_unit).run();
   remove_dead_instructions(program);
 }
 

@@ -1,4 +1,4 @@
-#include "planner/memory_timeline.h"
+#include "train/memory_timeline.h"
 
 #include <fmt/format.h>
 
@@ -32,6 +32,10 @@ ByClass persistent_bytes(const CompiledRun& compiled) {
   return held;
 }
 
+std::string_view name_of(Phase phase) {
+  return phase == Phase::forward ? "forward" : phase == Phase::update ? "optimizer" : "backward";
+}
+
 void append(const StepProgram& program, const ByClass& persistent, MemoryTimeline& timeline) {
   const std::size_t first = timeline.live.size();
   timeline.live.resize(first + program.instructions.size(), persistent);
@@ -46,10 +50,9 @@ void append(const StepProgram& program, const ByClass& persistent, MemoryTimelin
     }
   }
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-    const Phase phase = program.instructions[i].phase;
-    std::string name = phase == Phase::forward ? "forward" : phase == Phase::update ? "optimizer" : "backward";
+    const std::string_view name = name_of(program.instructions[i].phase);
     if (timeline.marks.empty() || timeline.marks.back().phase != name)
-      timeline.marks.push_back({first + i, std::move(name)});
+      timeline.marks.push_back({first + i, std::string(name)});
   }
 }
 
@@ -60,6 +63,17 @@ MemoryTimeline memory_timeline(const CompiledRun& compiled) {
   MemoryTimeline timeline;
   for (const int program : {compiled.micro_batch, compiled.norm, compiled.update})
     append(compiled.programs[static_cast<std::size_t>(program)], persistent, timeline);
+  return timeline;
+}
+
+MemoryTimeline memory_timeline(const CompiledRun& compiled, const StepRecording& recording) {
+  MemoryTimeline timeline;
+  for (const ExecutedInstruction& executed : recording) {
+    const std::string_view name = name_of(compiled.programs[executed.program].instructions[executed.instruction].phase);
+    if (std::ranges::find(timeline.marks, name, &MemoryTimeline::Mark::phase) == timeline.marks.end())
+      timeline.marks.push_back({timeline.live.size(), std::string(name)});
+    timeline.live.push_back(executed.held[static_cast<std::size_t>(Tier::device)]);
+  }
   return timeline;
 }
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "comm/communicator.h"
+#include "train/activations.h"
+#include "train/run_setup.h"
+
+namespace heddle {
+
+/// Compiles the run for this rank, with all ranks: where `recompute` is `auto`, they decide together what becomes of
+/// the activations, and `run` gets it. Throws Error for a run that does not keep its budgets or the memory that there
+/// is, before anything is read.
+CompiledRun compile_fitting(RunConfig& run, const ModelSource& model, const RunData& data,
+                            const ActivationChooser& choose, Communicator& communicator);
+
+}  // namespace heddle

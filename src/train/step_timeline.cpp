@@ -1,0 +1,121 @@
+#include "train/step_timeline.h"
+
+#include <fmt/format.h>
+
+#include "formats/files.h"
+#include "train/memory_timeline.h"
+
+namespace heddle {
+namespace {
+
+class Trace {
+ public:
+  Trace(const CompiledRun& compiled, const StepRecording& recording, int rank)
+      : compiled_(compiled), recording_(recording), rank_(rank) {}
+
+  Json document() {
+    Json process = Json::object();
+    process["name"] = fmt::format("rank {}", rank_);
+    events_.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", rank_}, {"args", std::move(process)}});
+    for (std::size_t first = 0; first < recording_.size();) {
+      std::size_t end = first + 1;
+      while (end < recording_.size() && is_same_stretch(recording_[first], recording_[end])) ++end;
+      add_stretch(first, end);
+      first = end;
+    }
+    if (!recording_.empty()) add_counters(recording_.back(), recording_.back().end);
+    return {{"traceEvents", std::move(events_)}, {"displayTimeUnit", "ms"}};
+  }
+
+ private:
+  const StepProgram& program_of(const ExecutedInstruction& executed) const {
+    return compiled_.programs[executed.program];
+  }
+  const Instruction& instruction_of(const ExecutedInstruction& executed) const {
+    return program_of(executed).instructions[executed.instruction];
+  }
+
+  /// Of one unit in one direction: what is recomputed goes with the backward that it is for.
+  bool is_same_stretch(const ExecutedInstruction& a, const ExecutedInstruction& b) const {
+    if (a.program != b.program || b.instruction <= a.instruction) return false;
+    return instruction_of(a).unit == instruction_of(b).unit && direction_of(a) == direction_of(b);
+  }
+  std::string_view direction_of(const ExecutedInstruction& executed) const {
+    const Phase phase = instruction_of(executed).phase;
+    return phase_name(phase == Phase::recompute ? Phase::backward : phase);
+  }
+
+  double microseconds(std::chrono::steady_clock::time_point time) const {
+    return std::chrono::duration<double, std::micro>(time - recording_.front().begin).count();
+  }
+
+  void add_slice(std::string name, std::string_view category, const ExecutedInstruction& first,
+                 const ExecutedInstruction& last, Json arguments) {
+    events_.push_back({{"ph", "X"},
+                       {"name", std::move(name)},
+                       {"cat", category},
+                       {"pid", rank_},
+                       {"tid", 0},
+                       {"ts", microseconds(first.begin)},
+                       {"dur", microseconds(last.end) - microseconds(first.begin)},
+                       {"args", std::move(arguments)}});
+  }
+
+  void add_stretch(std::size_t first, std::size_t end) {
+    const ExecutedInstruction& begin = recording_[first];
+    const std::string& unit = program_of(begin).units[static_cast<std::size_t>(instruction_of(begin).unit)];
+    Json arguments = Json::object();
+    arguments["program"] = program_of(begin).name;
+    add_slice(fmt::format("{} {}", direction_of(begin), unit), "unit", begin, recording_[end - 1],
+              std::move(arguments));
+    for (std::size_t i = first; i < end; ++i) {
+      const ExecutedInstruction& executed = recording_[i];
+      add_counters(executed, executed.begin);
+      const Instruction& instruction = instruction_of(executed);
+      Json outputs = Json::array();
+      for (const int output : instruction.outputs) {
+        if (output >= 0) outputs.push_back(program_of(executed).at(output).label);
+      }
+      add_slice(std::string(instruction.operation->name), phase_name(instruction.phase), executed, executed,
+                {{"index", executed.instruction}, {"outputs", std::move(outputs)}});
+    }
+  }
+
+  /// Where they changed.
+  void add_counters(const ExecutedInstruction& executed, std::chrono::steady_clock::time_point time) {
+    for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+      const auto& held = executed.held[static_cast<std::size_t>(tier)];
+      auto& before = counted_[static_cast<std::size_t>(tier)];
+      if (held == before) continue;
+      before = held;
+      Json bytes = Json::object();
+      for (std::size_t c = 0; c < kBufferClasses; ++c)
+        bytes[std::string(class_name(static_cast<BufferClass>(c)))] = held[c];
+      events_.push_back({{"ph", "C"},
+                         {"name", fmt::format("{} bytes", tier_name(tier))},
+                         {"pid", rank_},
+                         {"ts", microseconds(time)},
+                         {"args", std::move(bytes)}});
+    }
+  }
+
+  const CompiledRun& compiled_;
+  const StepRecording& recording_;
+  const int rank_;
+  Json events_ = Json::array();
+  std::array<std::array<std::uint64_t, kBufferClasses>, 3> counted_{};
+};
+
+}  // namespace
+
+Json step_trace(const CompiledRun& compiled, const StepRecording& recording, int rank) {
+  return Trace(compiled, recording, rank).document();
+}
+
+void write_step_timeline(const std::filesystem::path& folder, const CompiledRun& compiled,
+                         const StepRecording& recording, const std::string& title) {
+  write_text_file(folder / "timeline.json", step_trace(compiled, recording, compiled.sharding.rank).dump() + "\n");
+  write_text_file(folder / "timeline.svg", timeline_image(memory_timeline(compiled, recording), title));
+}
+
+}  // namespace heddle
