@@ -70,12 +70,20 @@ def of_class(make):
     return take_step
 
 
+def decoupled(take_step, lr):
+    """The step after a decay that goes through no momentum."""
+    def decay_first(parameter, step, states):
+        parameter.data.mul_(1 - lr * DECAY)
+        take_step(parameter, step, states)
+    return decay_first
+
+
 def record_torch(recorder):
     betas = dict(beta1=0.9, beta2=0.95, epsilon=1e-8, weight_decay=DECAY)
     recorder.record("adamw-torch", (70, 130), of_class(lambda p: torch.optim.AdamW(p, lr=1e-2, betas=(0.9, 0.95), weight_decay=DECAY, foreach=False)), 1e-2,
                     FP32_BOUND, **betas)
     for name, arguments in (("plain", {}), ("momentum", {"momentum": 0.9, "dampening": 0.1}), ("nesterov", {"momentum": 0.9, "nesterov": True})):
-        recorder.record("sgd-" + name, (70, 130), of_class(lambda p, a=arguments: torch.optim.SGD(p, lr=0.1, weight_decay=DECAY, foreach=False, **a)), 0.1, FP32_BOUND,
+        recorder.record("sgd-" + name, (70, 130), decoupled(of_class(lambda p, a=arguments: torch.optim.SGD(p, lr=0.1, foreach=False, **a)), 0.1), 0.1, FP32_BOUND,
                         weight_decay=DECAY, **arguments)
     recorder.record("adafactor-matrix", (70, 130), of_class(lambda p: Adafactor(p, lr=1e-2, weight_decay=DECAY, scale_parameter=False, relative_step=False)),
                     1e-2, FP32_BOUND, weight_decay=DECAY)

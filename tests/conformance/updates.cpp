@@ -10,6 +10,8 @@ double constant(double value) { return round_to(DType::f32, value); }
 
 double factor_of(const Case& c) { return c.in[1].present && c.in[1][0] != 0.0 ? c.in[1][0] : 1.0; }
 
+double learning_rate_of(const Case& c) { return c.scalars.learning_rate * c.attributes.real("rate", 1.0); }
+
 const Operand& master_of(const Case& c) { return c.out[1].present ? c.out[1] : c.out[0]; }
 
 Operand positive(Operand operand) {
@@ -38,7 +40,7 @@ Case update_case(Precision p, std::int64_t n, double factor, const std::vector<O
 // ---- lion
 
 Outputs lion_reference(const Case& c) {
-  const double lr = c.scalars.learning_rate, beta1 = c.attributes.real("beta1"), beta2 = c.attributes.real("beta2");
+  const double lr = learning_rate_of(c), beta1 = c.attributes.real("beta1"), beta2 = c.attributes.real("beta2");
   Outputs outputs(3);
   for (std::int64_t i = 0; i < c.in[0].shape.elements(); ++i) {
     const Real g = factor_of(c) * Real(c.in[0][i]), m = c.out[2][i];
@@ -54,18 +56,18 @@ Outputs lion_reference(const Case& c) {
 
 Case lion_case(Precision p, std::int64_t n, double factor, double weight_decay) {
   return update_case(p, n, factor, {random(DType::f32, {n}, 3)},
-                     {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", weight_decay}});
+                     {{"beta1", 0.9}, {"beta2", 0.99}, {"weight_decay", weight_decay}, {"rate", 0.3}});
 }
 
 // ---- sgd
 
 Outputs sgd_reference(const Case& c) {
   const Attributes& a = c.attributes;
-  const double momentum = a.real("momentum"), lr = c.scalars.learning_rate;
+  const double momentum = a.real("momentum"), lr = learning_rate_of(c);
   Outputs outputs(3);
   for (std::int64_t i = 0; i < c.in[0].shape.elements(); ++i) {
-    const Real w = master_of(c)[i];
-    const Real g = factor_of(c) * Real(c.in[0][i]) + constant(a.real("weight_decay")) * w;
+    const Real w = constant(1.0 - lr * a.real("weight_decay")) * Real(master_of(c)[i]);
+    const Real g = factor_of(c) * Real(c.in[0][i]);
     Real direction = g;
     if (c.out[2].present) {
       const Real kept = constant(momentum) * Real(c.out[2][i]) + constant(1.0 - a.real("dampening")) * g;
@@ -81,9 +83,12 @@ Outputs sgd_reference(const Case& c) {
 }
 
 Case sgd_case(Precision p, std::int64_t n, double momentum, double dampening, bool nesterov, std::int64_t update) {
-  Case c = update_case(
-      p, n, 0.37, {momentum == 0.0 ? absent() : random(DType::f32, {n}, 3)},
-      {{"momentum", momentum}, {"dampening", dampening}, {"nesterov", std::int64_t{nesterov}}, {"weight_decay", 0.1}});
+  Case c = update_case(p, n, 0.37, {momentum == 0.0 ? absent() : random(DType::f32, {n}, 3)},
+                       {{"momentum", momentum},
+                        {"dampening", dampening},
+                        {"nesterov", std::int64_t{nesterov}},
+                        {"weight_decay", 0.1},
+                        {"rate", 2.5}});
   c.name += fmt::format(" momentum {} dampening {} nesterov {} update {}", momentum, dampening, nesterov, update);
   c.scalars.update = update;
   return c;

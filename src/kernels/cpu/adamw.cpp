@@ -22,10 +22,9 @@ namespace heddle::cpu::HWY_NAMESPACE {
 
 void adamw(const KernelCall& call) {
   const Attributes& attributes = call.attributes;
-  const double lr = call.scalars.learning_rate * attributes.real("rate", 1.0);
+  const double lr = learning_rate(call);
   const double beta1 = attributes.real("beta1"), beta2 = attributes.real("beta2");
-  const float factor = gradient_factor(call);
-  const auto decay = static_cast<float>(1.0 - lr * attributes.real("weight_decay"));
+  const float factor = gradient_factor(call), decay = kept_by_decay(call, lr);
   const auto one_minus_beta1 = static_cast<float>(1.0 - beta1);
   const auto kept = static_cast<float>(beta2), one_minus_beta2 = static_cast<float>(1.0 - beta2);
   const auto sqrt_bias_correction2 = static_cast<float>(std::sqrt(call.scalars.bias_correction2));

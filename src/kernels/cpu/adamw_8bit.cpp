@@ -49,10 +49,10 @@ struct Constants {
 
 Constants constants_of(const KernelCall& call) {
   const Attributes& attributes = call.attributes;
-  const double lr = call.scalars.learning_rate * attributes.real("rate", 1.0);
+  const double lr = learning_rate(call);
   const double beta1 = attributes.real("beta1"), beta2 = attributes.real("beta2");
   return {.factor = gradient_factor(call),
-          .decay = static_cast<float>(1.0 - lr * attributes.real("weight_decay")),
+          .decay = kept_by_decay(call, lr),
           .beta1 = static_cast<float>(beta1),
           .one_minus_beta1 = static_cast<float>(1.0 - beta1),
           .beta2 = static_cast<float>(beta2),
@@ -147,7 +147,7 @@ void update_block(const Constants& c, std::int64_t count, const float* gradient,
 
 void adamw_8bit(const KernelCall& call) {
   const TensorView& parameter = call.out[0];
-  const bool has_master = call.out[1].present(), moves = call.scalars.learning_rate != 0.0;
+  const bool has_master = call.out[1].present(), moves = learning_rate(call) != 0.0;
   HEDDLE_CHECK(has_master || parameter.dtype == DType::f32);
   auto* weights = has_master ? call.out[1].as<float>() : parameter.as<float>();
   const auto* gradient = call.in[0].as<const float>();

@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 
 void descend(const KernelCall& call) {
-  const float decay = kept_by_decay(call);
-  const auto minus_step = static_cast<float>(-call.scalars.learning_rate * call.attributes.real("rate", 1.0));
+  const float decay = kept_by_decay(call, call.scalars.learning_rate);
+  const auto minus_step = static_cast<float>(-learning_rate(call));
   const auto* direction = call.in[0].as<const float>();
   step_weights(call, [&](std::int64_t i, auto part, FloatVector w) HWY_ATTR {
     const FloatTag d;

@@ -15,10 +15,11 @@ namespace heddle::cpu::HWY_NAMESPACE {
 
 void lion(const KernelCall& call) {
   const double b1 = call.attributes.real("beta1"), b2 = call.attributes.real("beta2");
-  const float factor = gradient_factor(call), decay = kept_by_decay(call);
+  const double lr = learning_rate(call);
+  const float factor = gradient_factor(call), decay = kept_by_decay(call, lr);
   const auto beta1 = static_cast<float>(b1), one_minus_beta1 = static_cast<float>(1.0 - b1);
   const auto beta2 = static_cast<float>(b2), one_minus_beta2 = static_cast<float>(1.0 - b2);
-  const auto minus_lr = static_cast<float>(-call.scalars.learning_rate);
+  const auto minus_lr = static_cast<float>(-lr);
   const auto* gradient = call.in[0].as<const float>();
   auto* exp_avg = call.out[2].as<float>();
   step_weights(call, [&](std::int64_t i, auto part, FloatVector w) HWY_ATTR {

@@ -22,9 +22,14 @@ inline float gradient_factor(const KernelCall& call) {
   return factor != 0.0f ? factor : 1.0f;
 }
 
-/// 1 - learning rate * weight_decay: what is left of a weight before its step.
-inline float kept_by_decay(const KernelCall& call) {
-  return static_cast<float>(1.0 - call.scalars.learning_rate * call.attributes.real("weight_decay"));
+/// The step's learning rate for this tensor: `rate` times the run's.
+inline double learning_rate(const KernelCall& call) {
+  return call.scalars.learning_rate * call.attributes.real("rate", 1.0);
+}
+
+/// 1 - lr * weight_decay: what is left of a weight before its step.
+inline float kept_by_decay(const KernelCall& call, double lr) {
+  return static_cast<float>(1.0 - lr * call.attributes.real("weight_decay"));
 }
 
 /// w = step(i, part, w) for each vector of elements from i on, w in the master weights out[1], or in the parameter
@@ -33,7 +38,7 @@ inline float kept_by_decay(const KernelCall& call) {
 template <typename Step>
 HWY_INLINE void step_weights(const KernelCall& call, const Step& step) {
   const TensorView& parameter = call.out[0];
-  const bool has_master = call.out[1].present(), moves = call.scalars.learning_rate != 0.0;
+  const bool has_master = call.out[1].present(), moves = learning_rate(call) != 0.0;
   HEDDLE_CHECK(has_master || parameter.dtype == DType::f32);
   auto* weights = has_master ? call.out[1].as<float>() : parameter.as<float>();
   with_element_type(parameter.dtype, [&](auto* type) HWY_ATTR {
