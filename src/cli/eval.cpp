@@ -38,8 +38,8 @@ void eval(const Options& options) {
   const ModelSource model = open_model(options.model);
   const int threads = options.threads > 0 ? options.threads : available_cores();
   set_threads(threads);
-  const auto tokenizer = open_tokenizer(options.tokenizer_name, model.folder);
-  const auto chat_template = open_chat_template(options.tokenizer_name, model.folder);
+  const auto tokenizer = open_tokenizer(options.tokenizer_name, model.tokenizer_folder);
+  const auto chat_template = open_chat_template(options.tokenizer_name, model.tokenizer_folder);
   DatasetOptions dataset_settings = dataset_options(options, model.config);
   if (chat_template) dataset_settings.chat_template = &*chat_template;
   const Dataset dataset = Dataset::load(dataset_settings, tokenizer.get());

@@ -36,8 +36,8 @@ std::vector<std::int32_t> end_ids(const ModelSource& model) {
 
 /// The prompt as a user's turn, by the model's chat template, up to where the assistant begins.
 std::string as_conversation(const Options& options, const ModelSource& model) {
-  const auto chat_template = open_chat_template(options.tokenizer_name, model.folder);
-  if (!chat_template) fail("{}: has no chat template; expected one for --chat", model.folder.string());
+  const auto chat_template = open_chat_template(options.tokenizer_name, model.tokenizer_folder);
+  if (!chat_template) fail("{}: has no chat template; expected one for --chat", model.tokenizer_folder.string());
   Json messages = Json::array();
   if (!options.system.empty()) messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", options.prompt}});
@@ -60,8 +60,8 @@ void run(const Options& options) {
   const ModelSource model = open_model(options.model);
   const int threads = options.threads > 0 ? options.threads : available_cores();
   set_threads(threads);
-  const auto tokenizer = open_tokenizer(options.tokenizer_name, model.folder);
-  if (!tokenizer) fail("{}: has no tokenizer.json; --tokenizer_name names another", model.folder.string());
+  const auto tokenizer = open_tokenizer(options.tokenizer_name, model.tokenizer_folder);
+  if (!tokenizer) fail("{}: has no tokenizer.json; --tokenizer_name names another", model.tokenizer_folder.string());
   const auto prompt = prompt_ids(options, *tokenizer, model);
   for (const auto id : prompt) {
     if (id >= model.config.vocab_size)

@@ -20,6 +20,12 @@ struct DataFile {
   double weight = 1.0;
 };
 
+/// Weights that the optimizer treats in a way of their own.
+struct ParamGroup {
+  std::vector<std::string> params;  // patterns of names
+  std::optional<double> learning_rate, lr_scale, weight_decay;
+};
+
 enum class Recompute { none, selective, full, automatic };
 /// Where something goes that leaves the device; DeepSpeed's names.
 enum class OffloadDevice { none, cpu, nvme };
@@ -72,6 +78,8 @@ struct RunConfig {
   // model
   std::string model_name_or_path, config_name, tokenizer_name;
   std::optional<std::string> torch_dtype;
+  bool resize_token_embeddings = false;
+  std::int64_t pad_to_multiple_of = 1;
   // data
   std::vector<DataFile> train_file, validation_file;
   std::int64_t max_length = 1024;
@@ -99,6 +107,8 @@ struct RunConfig {
   std::map<std::string, double> optim_args;  // those that are given; see config/optimizer_names.h
   double learning_rate = 5e-5, weight_decay = 0.0, adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8,
          max_grad_norm = 1.0;
+  std::vector<std::string> freeze, train_only;  // patterns of names
+  std::vector<ParamGroup> param_groups;         // the first that names a weight counts
   double label_smoothing_factor = 0.0, z_loss = 0.0;
   std::optional<double> neftune_noise_alpha;
   ScheduleConfig schedule;

@@ -30,6 +30,16 @@ void put_value(std::vector<DataFile>& target, const Json& value) {
     target.push_back({file.at("path").get<std::string>(), file.at("weight").get<double>()});
   }
 }
+void put_value(std::vector<ParamGroup>& target, const Json& value) {
+  target.clear();
+  const auto number = [](const Json& group, const char* key) {
+    return group.contains(key) ? std::optional(group.at(key).get<double>()) : std::nullopt;
+  };
+  for (const auto& group : value.is_null() ? Json::array() : value) {
+    target.push_back({group.at("params").get<std::vector<std::string>>(), number(group, "learning_rate"),
+                      number(group, "lr_scale"), number(group, "weight_decay")});
+  }
+}
 void put_value(std::map<std::string, std::string>& target, const Json& value) {
   target.clear();
   for (const auto& [key, text] : value.items()) target[key] = text.get<std::string>();
@@ -75,6 +85,10 @@ std::vector<std::string> name_list(const Json& value) {
   if (value.is_null()) return {};
   return value.is_string() ? std::vector{value.get<std::string>()} : value.get<std::vector<std::string>>();
 }
+template <auto Member>
+void put_names(RunConfig& config, const Json& value) {
+  config.*Member = name_list(value);
+}
 /// A text that is no plain name is a pattern, as PEFT reads it.
 void put_target_modules(RunConfig& config, const Json& value) {
   const bool is_pattern =
@@ -103,6 +117,10 @@ constexpr std::array kModel = {
            "Tokenizer folder or `tokenizer.json`; default: beside the model. `bytes`: the byte tokenizer."},
     RunKey{"torch_dtype", Rule::one_of(kTorchTypes).or_null(), "null", put<&RunConfig::torch_dtype>, "",
            "Data type of the exported weights; default, and `auto`: as they came."},
+    RunKey{"resize_token_embeddings", Rule::boolean(), "false", put<&RunConfig::resize_token_embeddings>, "",
+           "Give the model rows for all ids of a tokenizer that has more than it; see below."},
+    RunKey{"pad_to_multiple_of", Rule::whole(1, kMostRows), "1", put<&RunConfig::pad_to_multiple_of>, "",
+           "Where it is resized, to a multiple of so many rows."},
 };
 constexpr std::array kData = {
     RunKey{"train_file", Rule::data_files().or_null(), "null", put<&RunConfig::train_file>, "",
@@ -168,7 +186,7 @@ constexpr std::array kOptimizer = {
     RunKey{"learning_rate", Rule::number(0), "5e-5", put<&RunConfig::learning_rate>, "",
            "Highest learning rate of the schedule."},
     RunKey{"weight_decay", Rule::number(0), "0.0", put<&RunConfig::weight_decay>, "",
-           "On tensors of two or more dimensions; decoupled, but for `sgd`."},
+           "On tensors of two or more dimensions; decoupled."},
     RunKey{"adam_beta1", Rule::half_open(0, 1), "0.9", put<&RunConfig::adam_beta1>, "", "Decay of the first moment."},
     RunKey{"adam_beta2", Rule::half_open(0, 1), "0.999", put<&RunConfig::adam_beta2>, "",
            "Decay of the second moment."},
@@ -180,6 +198,12 @@ constexpr std::array kOptimizer = {
            "Weight of the squared logarithm of the softmax's denominator in the loss; in training alone."},
     RunKey{"neftune_noise_alpha", Rule::number(0).or_null(), "null", put<&RunConfig::neftune_noise_alpha>, "",
            "Uniform noise on embeddings, up to alpha / sqrt(tokens of the document x hidden size); in training alone."},
+    RunKey{"freeze", Rule::text_list().or_null(), "null", put_names<&RunConfig::freeze>, "",
+           "Weights that are not trained: patterns of names; see below."},
+    RunKey{"train_only", Rule::text_list().or_null(), "null", put_names<&RunConfig::train_only>, "",
+           "The weights that are trained, in place of `freeze`."},
+    RunKey{"param_groups", Rule::param_groups().or_null(), "null", put<&RunConfig::param_groups>, "",
+           "Learning rates and weight decay of some weights; see below."},
     RunKey{"max_grad_norm", Rule::number(0), "1.0", put<&RunConfig::max_grad_norm>, "",
            "Global gradient norm above which gradients are scaled down; 0: never."},
     RunKey{"lr_scheduler_type", Rule::text(), "\"linear\"", put_schedule<&ScheduleConfig::type>, "",
@@ -246,15 +270,19 @@ constexpr std::array kAdapters = {
            "Its products are scaled by lora_alpha / r."},
     RunKey{"lora.lora_dropout", Rule::half_open(0, 1), "0.0", put_lora_value<&LoraConfig::lora_dropout>, "",
            "Dropout before the adapter."},
-    RunKey{"lora.target_modules", Rule::text_list().or_null(), "null", put_target_modules, "",
-           "Linear layers with an adapter: names or their ends, a regular expression of whole names, or `all-linear` "
-           "(all but the head); default: PEFT's for the family."},
+    RunKey{
+        "lora.target_modules", Rule::text_list().or_null(), "null", put_target_modules, "",
+        "Linear layers, embedding or head with an adapter: names or their ends, a regular expression of whole names, "
+        "or `all-linear` (all but the head); default: PEFT's for the family."},
     RunKey{"lora.modules_to_save", Rule::text_list().or_null(), "null", put_modules_to_save, "",
            "Modules that are trained whole and saved with the adapter."},
     RunKey{"lora.use_rslora", Rule::boolean(), "false", put_lora_value<&LoraConfig::use_rslora>, "",
            "Scale by lora_alpha / sqrt(r)."},
     RunKey{"lora.use_dora", Rule::boolean(), "false", put_lora_value<&LoraConfig::use_dora>, "",
            "Weight-decomposed adapters."},
+    RunKey{
+        "lora.ensure_weight_tying", Rule::boolean(), "false", put_lora_value<&LoraConfig::ensure_weight_tying>, "",
+        "An embedding in `modules_to_save` and the head that is tied to it stay one; else they are two, as in PEFT."},
     RunKey{"lora.bias", Rule::one_of(kLoraBias), "\"none\"", put_lora_value<&LoraConfig::bias>, "",
            "Biases that are trained: none, all, or those of layers with an adapter."},
     RunKey{"load_in_4bit", Rule::boolean(), "false", put<&RunConfig::load_in_4bit>, "",

@@ -50,6 +50,7 @@ class RunResolver {
     check_evaluations();
     const auto outcome = apply_deepspeed();
     data_parallel_ranks(run_.settings);
+    check_weight_groups();
     check_precision();
     check_compute_dtype();
     check_offload();
@@ -191,6 +192,24 @@ class RunResolver {
     }
   }
 
+  void check_weight_groups() const {
+    const auto& freeze = run_.settings.at("freeze");
+    const auto& only = run_.settings.at("train_only");
+    if (freeze.is_set && only.is_set)
+      fail("{}: freeze and train_only ({}) are both set; each says what is trained", freeze.origin, only.origin);
+    const auto& frozen = freeze.is_set ? freeze : only;
+    const bool has_adapter = run_.settings.at("adapter_name_or_path").is_set || run_.settings.at("lora").is_set;
+    if (frozen.is_set && has_adapter)
+      fail("{}: {} is set beside an adapter; lora.target_modules and lora.modules_to_save say what is trained then",
+           frozen.origin, freeze.is_set ? "freeze" : "train_only");
+    const auto& groups = run_.settings.at("param_groups");
+    for (const auto& group : groups.value.is_null() ? Json::array() : groups.value) {
+      if (group.contains("learning_rate") && run_.settings.number("learning_rate") == 0)
+        fail("{}: param_groups has a learning_rate, but learning_rate is 0; groups follow it in proportion",
+             groups.origin);
+    }
+  }
+
   /// What goes by evaluations needs some along the way, and load_best_model_at_end checkpoints of them, as with Hugging
   /// Face's Trainer.
   void check_evaluations() const {
@@ -272,6 +291,12 @@ class RunResolver {
     if (!arguments.value.is_null()) {
       run_.config.optim_args = read_optimizer_arguments(*find_optimizer_type(run_.config.optim),
                                                         arguments.value.get<std::string>(), arguments.origin);
+    }
+    const auto& given = run_.config.optim_args;
+    if (run_.config.optim == "sgd" && run_.config.weight_decay > 0 && given.contains("momentum") &&
+        given.at("momentum") > 0) {
+      run_.notes.push_back(fmt::format("{}: weight_decay is decoupled from sgd's momentum; torch.optim.SGD's is not",
+                                       run_.settings.at("weight_decay").origin));
     }
   }
 

@@ -168,6 +168,37 @@ Json read_data_files(const SourceNode& node, const ValueRule& rule, const std::s
   return files;
 }
 
+Json read_param_group(const SourceNode& node, const std::string& key) {
+  if (node.kind != Kind::map) refuse(node, ValueRule::param_groups(), key);
+  auto group = Json::object();
+  for (const auto& [name, entry] : node.entries) {
+    const auto path = fmt::format("{}.{}", key, name);
+    if (name == "params") {
+      const Json patterns = read_text_list(entry, ValueRule::text_list(), path);
+      group[name] = patterns.is_array() ? patterns : Json::array({patterns});
+    } else if (name == "learning_rate" || name == "lr_scale" || name == "weight_decay") {
+      group[name] = read_number(entry, ValueRule::number(0), path);
+    } else {
+      fail("{}: unknown key {}; expected params, learning_rate, lr_scale and weight_decay", entry.where, path);
+    }
+  }
+  if (!group.contains("params") || group["params"].empty())
+    fail("{}: {} has no params; expected patterns of tensor names", node.where, key);
+  if (group.contains("learning_rate") && group.contains("lr_scale"))
+    fail("{}: {} has learning_rate and lr_scale; set one of them", node.where, key);
+  if (group.size() == 1)
+    fail("{}: {} changes nothing; expected {}", node.where, key, "learning_rate, lr_scale or weight_decay");
+  return group;
+}
+
+Json read_param_groups(const SourceNode& node, const ValueRule& rule, const std::string& key) {
+  if (node.kind != Kind::list) refuse(node, rule, key);
+  auto groups = Json::array();
+  for (const auto& item : node.items)
+    groups.push_back(read_param_group(item, fmt::format("{}[{}]", key, groups.size())));
+  return groups;
+}
+
 /// auto, false or a path; HF's null and false are the same words for "from nothing" there, but null is our default.
 Json read_resume(const SourceNode& node, const ValueRule& rule, const std::string& key) {
   if (node.kind == Kind::null) return "auto";
@@ -199,6 +230,7 @@ std::string describe_type(const ValueRule& rule) {
     case Type::map: return "a map";
     case Type::text_map: return "a map of names";
     case Type::resume: return "auto, false or a path";
+    case Type::param_groups: return "a list of {params, learning_rate or lr_scale, weight_decay}";
     case Type::data_files: return "a path, a list of paths, or a list of {path, weight}";
   }
   return "";
@@ -246,6 +278,7 @@ Json read_value(const SourceNode& node, const ValueRule& rule, const std::string
     case Type::text_map: return read_text_map(node, rule, key);
     case Type::resume: return read_resume(node, rule, key);
     case Type::data_files: return read_data_files(node, rule, key);
+    case Type::param_groups: return read_param_groups(node, rule, key);
   }
   return nullptr;
 }

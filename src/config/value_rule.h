@@ -23,7 +23,8 @@ struct ValueRule {
     map,
     text_map,
     resume,
-    data_files
+    data_files,
+    param_groups
   };
   static constexpr double kUnbounded = 0x1p63;
 
@@ -60,6 +61,7 @@ struct ValueRule {
   static constexpr ValueRule text_map() { return {.type = Type::text_map}; }
   static constexpr ValueRule resume() { return {.type = Type::resume}; }
   static constexpr ValueRule data_files() { return {.type = Type::data_files}; }
+  static constexpr ValueRule param_groups() { return {.type = Type::param_groups}; }
   constexpr ValueRule or_null() const {
     auto rule = *this;
     rule.is_optional = true;
@@ -68,7 +70,8 @@ struct ValueRule {
 };
 
 /// The value with its type: whole numbers and bytes as integers, other numbers as they were written (1 stays an
-/// integer), data_files as [{"path", "weight"}]. Throws Error "WHERE: KEY is FOUND; expected ...".
+/// integer), data_files as [{"path", "weight"}], param_groups with a list in "params". Throws Error "WHERE: KEY is
+/// FOUND; expected ...".
 Json read_value(const SourceNode& node, const ValueRule& rule, const std::string& key);
 
 /// The value as it was written, where no rule says what it must be: a map as an object.

@@ -106,6 +106,7 @@ LoraConfig read_adapter_config(const std::filesystem::path& folder) {
   config.alpha_pattern = pattern<double>(reader, "alpha_pattern");
   config.use_rslora = reader.boolean_or("use_rslora", false);
   config.use_dora = reader.boolean_or("use_dora", false);
+  config.ensure_weight_tying = reader.boolean_or("ensure_weight_tying", false);
   config.fan_in_fan_out = reader.boolean_or("fan_in_fan_out", false);
   config.bias = reader.text_or("bias", "none");
   constexpr std::array<std::string_view, 3> kBias = {"none", "all", "lora_only"};
@@ -133,6 +134,8 @@ std::string adapter_config_text(const LoraConfig& config) {
   document["bias"] = config.bias;
   document["use_rslora"] = config.use_rslora;
   document["use_dora"] = config.use_dora;
+  if (config.ensure_weight_tying || document.contains("ensure_weight_tying"))
+    document["ensure_weight_tying"] = config.ensure_weight_tying;
   document["layers_to_transform"] = config.layers_to_transform.empty() ? Json() : Json(config.layers_to_transform);
   document["fan_in_fan_out"] = config.fan_in_fan_out;
   if (!config.document.is_object()) document["init_lora_weights"] = true;

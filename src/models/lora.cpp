@@ -29,6 +29,10 @@ bool is_name_or_end(const std::string& module, std::string_view name) {
          (module.size() > name.size() && module.ends_with(name) && module[module.size() - name.size() - 1] == '.');
 }
 
+bool is_any_module(const std::vector<std::string>& modules, std::string_view name) {
+  return std::any_of(modules.begin(), modules.end(), [&](const auto& module) { return is_name_or_end(module, name); });
+}
+
 bool is_any_of(const std::string& module, const std::vector<std::string>& names) {
   return std::any_of(names.begin(), names.end(), [&](const auto& name) { return is_name_or_end(module, name); });
 }
@@ -68,8 +72,6 @@ std::string nearest_module(const std::string& name, const std::vector<std::strin
   return did_you_mean(name, candidates);
 }
 
-std::string module_of(const std::string& weight) { return weight.substr(0, weight.rfind('.')); }
-
 /// The value of the longest key that names the module.
 template <typename Value>
 Value pattern_value(const std::map<std::string, Value>& pattern, const std::string& module, Value otherwise) {
@@ -84,19 +86,27 @@ Value pattern_value(const std::map<std::string, Value>& pattern, const std::stri
 
 }  // namespace
 
-LoraModules::LoraModules(LoraConfig config, const std::string& model_type, const std::vector<std::string>& linear,
-                         const std::vector<std::string>& weights, const std::string& where)
+LoraModules::LoraModules(LoraConfig config, const std::string& model_type, const ModuleList& model,
+                         const std::string& where)
     : config_(std::move(config)) {
   if (config_.target_modules.empty() && config_.target_pattern.empty()) {
     config_.target_modules = usual_targets(model_type);
     if (config_.target_modules.empty()) {
       fail("{}: target_modules is missing; a {} model has no usual ones (its linear layers: {}, ...)", where,
-           model_type, linear.empty() ? "none" : last_part(linear[0]));
+           model_type, model.linear.empty() ? "none" : last_part(model.linear[0]));
     }
   }
+  add_targets(model, where);
+  add_saved(model, where);
+}
+
+void LoraModules::add_targets(const ModuleList& model, const std::string& where) {
   const bool is_all = config_.target_pattern == "all-linear";
   const std::regex pattern = compiled(is_all ? "" : config_.target_pattern, where);
-  for (const auto& module : linear) {
+  const std::string embedding = module_of(model.embedding), head(kHeadModule);
+  std::vector<std::string> candidates = model.linear;
+  if (!is_all) candidates.insert(candidates.end(), {embedding, head});
+  for (const auto& module : candidates) {
     const bool is_named = is_all || (config_.target_pattern.empty() ? is_any_of(module, config_.target_modules)
                                                                     : std::regex_match(module, pattern));
     if (!is_named || is_any_of(module, config_.exclude_modules)) continue;
@@ -106,30 +116,43 @@ LoraModules::LoraModules(LoraConfig config, const std::string& model_type, const
       continue;
     targets_.insert(module);
   }
-  std::vector<std::string> modules;
-  modules.reserve(weights.size());
-  for (const auto& weight : weights) modules.push_back(module_of(weight));
   for (const auto& name : config_.target_modules) {
-    if (std::any_of(linear.begin(), linear.end(), [&](const auto& module) { return is_name_or_end(module, name); }))
-      continue;
-    const bool is_other =
-        std::any_of(modules.begin(), modules.end(), [&](const auto& module) { return is_name_or_end(module, name); });
+    if (is_any_module(candidates, name)) continue;
+    const bool is_other = std::any_of(model.weights.begin(), model.weights.end(),
+                                      [&](const auto& weight) { return is_name_or_end(module_of(weight), name); });
     fail("{}: target_modules: {} {}{}", where, name,
-         is_other ? "is no linear layer of the blocks; modules_to_save trains such a module whole"
+         is_other ? "is no linear layer and no embedding; modules_to_save trains such a module whole"
                   : "names no module of the model",
-         is_other ? "" : nearest_module(name, linear));
+         is_other ? "" : nearest_module(name, candidates));
   }
   if (targets_.empty()) fail("{}: target_modules: no layer of the model is a target", where);
+  const bool has_table = targets_.contains(embedding) || targets_.contains(head);
+  if (has_table && config_.use_dora)
+    fail("{}: use_dora is true; this version has no DoRA of an embedding or a head", where);
+  if (has_table && config_.ensure_weight_tying)
+    fail("{}: ensure_weight_tying is true; this version ties modules_to_save alone, not adapters", where);
+  splits_tied_ = has_table && model.is_tied();
+  has_vocabulary_ = has_table;
+}
+
+void LoraModules::add_saved(const ModuleList& model, const std::string& where) {
+  std::vector<std::string> modules = {std::string(kHeadModule)};
+  modules.reserve(model.weights.size() + 1);
+  for (const auto& weight : model.weights) modules.push_back(module_of(weight));
   for (const auto& name : config_.modules_to_save) {
-    bool is_there = false;
-    for (const auto& module : modules) {
-      if (!is_name_or_end(module, name)) continue;
-      saved_.insert(module);
-      is_there = true;
-    }
-    if (!is_there)
+    if (!is_any_module(modules, name))
       fail("{}: modules_to_save: {} names no module of the model{}", where, name, nearest_module(name, modules));
+    for (const auto& module : modules) {
+      if (is_name_or_end(module, name)) saved_.insert(module);
+    }
   }
+  const std::string embedding = module_of(model.embedding), head(kHeadModule);
+  has_vocabulary_ = has_vocabulary_ || saved_.contains(embedding) || saved_.contains(head);
+  if (!model.is_tied() || (!saved_.contains(embedding) && !saved_.contains(head))) return;
+  unties_head_ = !config_.ensure_weight_tying;
+  if (!config_.ensure_weight_tying) return;
+  saved_.insert(embedding);
+  tied_weight_ = model.embedding;
 }
 
 std::int64_t LoraModules::rank_of(const std::string& module) const {
@@ -156,50 +179,6 @@ std::string LoraModules::saved_name(const std::string& weight) const {
   return std::string(kAdapterPrefix) + name;
 }
 
-Value ModuleList::add(ValueType type) {
-  types_.push_back(type);
-  names_.emplace_back();
-  return {static_cast<int>(types_.size()) - 1};
-}
-
-Value ModuleList::weight(const std::string& name, Shape shape, Initialization) {
-  if (std::find(weights.begin(), weights.end(), name) == weights.end()) weights.push_back(name);
-  const Value value = add({DType::f32, shape});
-  names_.back() = name;
-  return value;
-}
-
-std::vector<Value> ModuleList::emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) {
-  const Operation& made = find_operation(operation);
-  inputs.resize(std::max(inputs.size(), made.inputs));
-  std::vector<ValueType> in;
-  in.reserve(inputs.size());
-  for (const Value input : inputs) in.push_back(input.present() ? type(input) : ValueType{});
-  if (operation == "linear") {
-    const std::string& name = names_[static_cast<std::size_t>(inputs[1].id)];
-    HEDDLE_CHECK(name.ends_with(kWeight));
-    linear.push_back(name.substr(0, name.size() - kWeight.size()));
-    is_transposed = attributes.integer("transposed") != 0;
-  }
-  std::vector<Value> values;
-  for (const auto& out : made.infer(in, attributes)) values.push_back(add(out));
-  return values;
-}
-
-Value ModuleList::attention(Value q, Value k, Value v, Attributes attributes) {
-  return emit("attention", {q, k, v, document_starts()}, std::move(attributes))[0];
-}
-
-std::vector<Value> ModuleList::rope_table(Attributes attributes) {
-  return emit("rope_table", {positions(), document_starts()}, std::move(attributes));
-}
-
-Value ModuleList::reshape(Value x, Shape shape) {
-  ValueType type = types_[static_cast<std::size_t>(x.id)];
-  type.shape = shape;
-  return add(type);
-}
-
 Value LoraEmitter::weight(const std::string& name, Shape shape, Initialization initialization) {
   const Value value = inner_.weight(name, shape, initialization);
   names_.resize(std::max(names_.size(), static_cast<std::size_t>(value.id) + 1));
@@ -221,7 +200,44 @@ std::vector<Value> LoraEmitter::emit(std::string_view operation, std::vector<Val
       return {with_adapter(layer)};
     }
   }
+  if (operation == "embedding") {
+    const std::string module = module_of(names_.at(static_cast<std::size_t>(inputs[1].id)));
+    if (modules_.has_adapter(module)) return {embed_with_adapter(module, inputs, attributes)};
+  }
   return inner_.emit(operation, std::move(inputs), std::move(attributes));
+}
+
+// y = W[id] + scaling * A[:,id]ᵀ·Bᵀ, A [r, V] zeros and B [H, r] normal, as PEFT has it; no dropout.
+Value LoraEmitter::embed_with_adapter(const std::string& module, const std::vector<Value>& inputs,
+                                      const Attributes& attributes) {
+  const std::string prefix = std::string(kAdapterPrefix) + module + ".";
+  const std::int64_t rank = modules_.rank_of(module);
+  const Shape& table = type(inputs[1]).shape;
+  const Value a = inner_.weight(prefix + "lora_embedding_A", {rank, table[0]}, Initialization::zeros());
+  const Value b = inner_.weight(prefix + "lora_embedding_B", {table[1], rank}, Initialization::normal(1.0));
+  const Value y = inner_.emit("embedding", inputs, attributes)[0];  // [T, H]
+  Attributes columns = attributes;
+  columns.set("transposed", std::int64_t{1});
+  const Value low = inner_.emit("embedding", {inputs[0], a}, std::move(columns))[0];  // [T, r]
+  return inner_.add(y, inner_.linear(inner_.scale(low, modules_.scaling_of(module)), b));
+}
+
+// logits = x·Wᵀ + scaling * (dropout(x)·Aᵀ)·Bᵀ; the second product is made with the first (LowRankBranch).
+void LoraEmitter::emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) {
+  const Shape table = type(weight).shape;  // [V, H]
+  const std::string module(kHeadModule);
+  if (modules_.unties_head()) weight = inner_.weight(std::string(kHeadWeight), table, Initialization::normal(0.02));
+  LowRankBranch added = branch;
+  if (modules_.has_adapter(module)) {
+    const std::string prefix = std::string(kAdapterPrefix) + module + ".";
+    const std::int64_t rank = modules_.rank_of(module);
+    const double bound = 1.0 / std::sqrt(static_cast<double>(table[1]));
+    const Value a = inner_.weight(prefix + "lora_A.weight", {rank, table[1]}, Initialization::uniform(bound));
+    added.weight = inner_.weight(prefix + "lora_B.weight", {table[0], rank}, Initialization::zeros());
+    const Value dropped = inner_.dropout(x, trains_ ? modules_.config().lora_dropout : 0.0);
+    added.x = inner_.scale(inner_.linear(dropped, a), modules_.scaling_of(module));  // [T, r]
+  }
+  inner_.emit_head(x, weight, added, std::move(attributes));
 }
 
 // y = x·Wᵀ + bias + scaling * (dropout(x)·Aᵀ)·Bᵀ. The two small products cost little beside the first, and the second

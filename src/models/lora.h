@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "formats/peft_config.h"
-#include "ops/emitter.h"
+#include "models/module_list.h"
 
 /// Low-rank adapters beside a model's linear layers, by PEFT's rules and names.
 namespace heddle {
@@ -20,53 +20,41 @@ inline bool is_adapter_weight(std::string_view name) { return name.starts_with(k
 /// The modules of a model that an adapter changes.
 class LoraModules {
  public:
-  /// `linear`: the model's linear layers by module name ("model.layers.0.self_attn.q_proj"), its head not among them;
-  /// `weights`: all its weights. Throws Error for a target or a module to save that the model does not have, naming the
-  /// nearest; `where` is what the config came from.
-  LoraModules(LoraConfig config, const std::string& model_type, const std::vector<std::string>& linear,
-              const std::vector<std::string>& weights, const std::string& where);
+  /// Throws Error for a target or a module to save that the model does not have, naming the nearest; `where` is what
+  /// the config came from.
+  LoraModules(LoraConfig config, const std::string& model_type, const ModuleList& model, const std::string& where);
 
   const LoraConfig& config() const { return config_; }
   bool has_adapter(const std::string& module) const { return targets_.contains(module); }
   std::int64_t rank_of(const std::string& module) const;
   double scaling_of(const std::string& module) const;
+  /// Whether the head has a weight of its own though the base ties it to the embedding: as PEFT, one of the two is
+  /// saved and thus a copy, unless ensure_weight_tying says that both are one.
+  bool unties_head() const { return unties_head_; }
+  /// The embedding's weight where it is trained as one with the head: PEFT saves it under both names. Else empty.
+  const std::string& tied_weight() const { return tied_weight_; }
+  /// Whether the adapter has a part with a row for each id.
+  bool has_vocabulary() const { return has_vocabulary_; }
+  /// Whether what is added to the embedding is not added to the head that is tied to it, or the other way round:
+  /// merged, they would be two.
+  bool splits_tied() const { return splits_tied_; }
   /// Whether a weight of the base model is trained: a bias, or of a module to save.
   bool trains(const std::string& weight) const;
   /// The name in adapter_model.safetensors of a trained weight.
   std::string saved_name(const std::string& weight) const;
 
  private:
+  void add_targets(const ModuleList& model, const std::string& where);
+  void add_saved(const ModuleList& model, const std::string& where);
+
   LoraConfig config_;
   std::set<std::string> targets_, saved_;  // module names
+  std::string tied_weight_;
+  bool unties_head_ = false, splits_tied_ = false, has_vocabulary_ = false;
 };
 
-/// The linear layers and the weights of a model, for LoraModules: what `emit` asks an Emitter for.
-class ModuleList final : public Emitter {
- public:
-  std::vector<std::string> linear, weights;
-  bool is_transposed = false;  ///< linear layers lie as [inputs, outputs]
-
-  Value weight(const std::string& name, Shape shape, Initialization initialization) override;
-  std::vector<Value> emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) override;
-  const ValueType& type(Value value) const override { return types_[static_cast<std::size_t>(value.id)]; }
-  void begin_unit(std::string) override {}
-  Value input_ids() override { return add({DType::i32, {1}, 0}); }
-  Value positions() override { return add({DType::i32, {1}, 0}); }
-  Value document_starts() override { return add({DType::i32, {2}}); }
-  Value attention(Value q, Value k, Value v, Attributes attributes) override;
-  std::vector<Value> rope_table(Attributes attributes) override;
-  void language_model_head(Value, Value, Attributes) override {}
-  Value reshape(Value x, Shape shape) override;
-
- private:
-  Value add(ValueType type);
-
-  std::vector<ValueType> types_;
-  std::vector<std::string> names_;  // of weights by value; empty for others
-};
-
-/// Emits a model with its adapter: each linear layer that is a target gets its low-rank branch, and everything else
-/// passes through to `inner`. Values are inner's.
+/// Emits a model with its adapter: each linear layer, embedding and head that is a target gets its low-rank branch, and
+/// everything else passes through to `inner`. Values are inner's.
 class LoraEmitter final : public Emitter {
  public:
   /// Dropout only where `trains`.
@@ -84,9 +72,7 @@ class LoraEmitter final : public Emitter {
     return inner_.attention(q, k, v, std::move(attributes));
   }
   std::vector<Value> rope_table(Attributes attributes) override { return inner_.rope_table(std::move(attributes)); }
-  void language_model_head(Value x, Value weight, Attributes attributes) override {
-    inner_.language_model_head(x, weight, std::move(attributes));
-  }
+  void emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) override;
   Value reshape(Value x, Shape shape) override { return inner_.reshape(x, shape); }
 
  private:
@@ -99,6 +85,7 @@ class LoraEmitter final : public Emitter {
   };
   Value with_adapter(const Layer& layer);
   Value with_dora(const Layer& layer, Value a, Value b, Value dropped);
+  Value embed_with_adapter(const std::string& module, const std::vector<Value>& inputs, const Attributes& attributes);
 
   Emitter& inner_;
   const LoraModules& modules_;

@@ -4,7 +4,8 @@
 // tokens at a time, loss += sum over supervised tokens of logsumexp(logits) - logits[label]. The [T,V] matrix never
 // exists. The gradient form makes loss, dx and dW in one pass over the chunks: 6*T*H*V FLOPs, instead of 8 with a
 // forward first. Label smoothing (Szegedy et al. 2016, arXiv:1512.00567) and z-loss (PaLM, arXiv:2204.02311) are
-// attributes: they need no more than each row's logits.
+// attributes: they need no more than each row's logits. An adapter of the head adds x2·W2ᵀ to the logits; x2 [T,r],
+// W2 [V,r].
 namespace heddle {
 namespace {
 
@@ -15,19 +16,33 @@ std::vector<ValueType> infer(std::span<const ValueType> in, const Attributes& a)
 
 std::vector<ValueType> infer_gradient(std::span<const ValueType> in, const Attributes& a) {
   const std::int64_t vocabulary = in[1].shape[a.integer("transposed") != 0 ? 1 : 0];
-  return {detail::kAbsent, in[0], detail::kAbsent, detail::workspace({a.integer("chunk"), vocabulary})};
+  // Where nothing trainable lies behind x, there is no dx.
+  std::vector<ValueType> out = {detail::kAbsent, a.integer("needs_dx", 1) != 0 ? in[0] : detail::kAbsent,
+                                detail::kAbsent, detail::workspace({a.integer("chunk"), vocabulary})};
+  if (in.size() > 3) out.push_back(in[3]);
+  return out;
 }
 
 template <int PerWeight>
 double flops(std::span<const ValueType> in, std::span<const ValueType>, const Attributes&) {
-  return PerWeight * static_cast<double>(in[0].shape[0]) * static_cast<double>(in[1].shape.elements());
+  std::int64_t weights = in[1].shape.elements();
+  if (in.size() > 4) weights += in[4].shape.elements();
+  return PerWeight * static_cast<double>(in[0].shape[0]) * static_cast<double>(weights);
 }
 
 void backward(BackwardContext& c) {
-  const std::vector<Value> in = {c.input(0), c.input(1), c.input(2)};
-  const auto out =
-      c.emit("linear_cross_entropy_gradient", in, c.attributes(), {c.output(0), Value{}, c.weight_gradient(1)});
-  c.set_gradient(0, out[1]);
+  std::vector<Value> in = {c.input(0), c.input(1), c.input(2)}, given = {c.output(0), Value{}, c.weight_gradient(1)};
+  Attributes attributes = c.attributes();
+  attributes.set("needs_dx", std::int64_t{c.needs_gradient(0) ? 1 : 0});
+  const bool has_branch = c.input(3).present();
+  if (has_branch) {
+    in.insert(in.end(), {c.input(3), c.input(4)});
+    given.resize(6);
+    given[5] = c.weight_gradient(4);
+  }
+  const auto out = c.emit("linear_cross_entropy_gradient", in, attributes, given);
+  if (c.needs_gradient(0)) c.set_gradient(0, out[1]);
+  if (has_branch) c.set_gradient(3, out[4]);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "ops/declarations.h"
 
 // y[t,:] = weight[ids[t],:]        backward: dweight[ids[t],:] += dy[t,:], in the order of t, but for padding_id
+// transposed: y[t,:] = weight[:,ids[t]], as an adapter of an embedding has it
 // neftune: y[t,:] = x[t,:] + uniform noise (Jain et al. 2023, arXiv:2310.05914); its gradient passes through
 namespace heddle {
 namespace {
@@ -8,13 +9,15 @@ namespace {
 std::vector<ValueType> infer(std::span<const ValueType> in, const Attributes& a) {
   DType type = in[1].dtype;
   if (is_quantized(type)) type = static_cast<DType>(a.integer("dtype", static_cast<std::int64_t>(DType::f32)));
-  return {{type, {in[0].shape[0], in[1].shape[1]}, 0}};
+  const bool is_transposed = a.integer("transposed") != 0;
+  return {{type, {in[0].shape[0], in[1].shape[is_transposed ? 0 : 1]}, 0}};
 }
 
 void backward(BackwardContext& c) {
   const Value gradient = c.weight_gradient(1);
   if (!gradient.present()) return;
-  const Attributes attributes{{"padding_id", c.attributes().integer("padding_id", -1)}};
+  const Attributes attributes{{"padding_id", c.attributes().integer("padding_id", -1)},
+                              {"transposed", c.attributes().integer("transposed")}};
   c.emit("embedding_backward", {c.input(0), c.output_gradient(0)}, attributes, {gradient});
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ops/operation.h"
@@ -18,6 +19,12 @@ struct Initialization {
   static Initialization uniform(double bound) { return {Kind::uniform, bound}; }
   static Initialization zeros() { return {Kind::zeros, 0}; }
   static Initialization ones() { return {Kind::ones, 0}; }
+};
+
+/// What an adapter adds to the logits: x·weightᵀ, x [T,r], weight [V,r].
+struct LowRankBranch {
+  Value x, weight;
+  bool present() const { return x.present(); }
 };
 
 /// What a model family sees: it names weights and emits operations, and knows nothing of what becomes of them. T is the
@@ -45,7 +52,11 @@ class Emitter {
   /// cos and sin of each position, f32 [T, R/2].
   virtual std::vector<Value> rope_table(Attributes attributes) = 0;
   /// What the program is for: the loss over the labels, or the logits of the last token.   x [T,H], weight [V,H]
-  virtual void language_model_head(Value x, Value weight, Attributes attributes) = 0;
+  void language_model_head(Value x, Value weight, Attributes attributes) {
+    emit_head(x, weight, {}, std::move(attributes));
+  }
+  /// The same with what an adapter adds.
+  virtual void emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) = 0;
 
   Value linear(Value x, Value weight, Value bias = {}, bool transposed = false);
   Value rms_norm(Value x, Value weight, double epsilon, double weight_offset = 0.0);

@@ -112,6 +112,8 @@ Value ProgramBuilder::weight(const std::string& name, Shape shape, Initializatio
     const WeightTreatment treatment = options_.treatment(name);
     parameter.is_trainable = treatment.is_trainable;
     parameter.storage = treatment.storage;
+    parameter.learning_rate_scale = treatment.learning_rate_scale;
+    parameter.weight_decay = treatment.weight_decay;
   }
   Value value;
   if (parameter.is_quantized()) {
@@ -170,7 +172,7 @@ std::vector<Value> ProgramBuilder::rope_table(Attributes attributes) {
   return emit("rope_table", {positions_, document_starts_}, std::move(attributes));
 }
 
-void ProgramBuilder::language_model_head(Value x, Value weight, Attributes attributes) {
+void ProgramBuilder::emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) {
   const int unit = static_cast<int>(program_.units.size()) - 1;
   const std::int64_t vocabulary = type(weight).shape[0];
   if (options_.purpose == Purpose::generation) {
@@ -178,6 +180,11 @@ void ProgramBuilder::language_model_head(Value x, Value weight, Attributes attri
     const Value logits = persistent(labels::logits, DType::f32, {1, vocabulary}, BufferClass::activations);
     append_instruction(program_, find_operation("linear"), {last.id, weight.id}, {{"transposed", std::int64_t{0}}},
                        {logits.id}, unit, Phase::forward);
+    if (branch.present()) {
+      const Value low = emit("select_last", {branch.x}, {})[0];
+      append_instruction(program_, find_operation("linear"), {low.id, branch.weight.id, -1, logits.id},
+                         {{"transposed", std::int64_t{0}}}, {logits.id}, unit, Phase::forward);
+    }
     if (const double scale = attributes.real("logit_scale", 1.0); scale != 1.0) {
       append_instruction(program_, find_operation("scale"), {logits.id}, {{"factor", scale}}, {logits.id}, unit,
                          Phase::forward);
@@ -190,8 +197,10 @@ void ProgramBuilder::language_model_head(Value x, Value weight, Attributes attri
   }
   attributes.set("chunk", cross_entropy_chunk(options_.token_capacity, vocabulary));
   const Value loss = persistent(labels::loss, DType::f64, {1}, BufferClass::data);
-  append_instruction(program_, find_operation("linear_cross_entropy"), {x.id, weight.id, labels_.id},
-                     std::move(attributes), {loss.id}, unit, Phase::forward);
+  std::vector<int> inputs = {x.id, weight.id, labels_.id};
+  if (branch.present()) inputs.insert(inputs.end(), {branch.x.id, branch.weight.id});
+  append_instruction(program_, find_operation("linear_cross_entropy"), std::move(inputs), std::move(attributes),
+                     {loss.id}, unit, Phase::forward);
 }
 
 }  // namespace heddle

@@ -29,7 +29,10 @@ class Parameters {
 /// What a run makes of a weight, besides computing with it.
 struct WeightTreatment {
   bool is_trainable = true;
-  std::optional<DType> storage = {};  ///< see Parameter
+  // See Parameter.
+  std::optional<DType> storage = {};
+  double learning_rate_scale = 1.0;
+  std::optional<double> weight_decay = {};
 };
 
 class ProgramBuilder : public Emitter {
@@ -55,7 +58,7 @@ class ProgramBuilder : public Emitter {
   Value document_starts() override { return document_starts_; }
   Value attention(Value q, Value k, Value v, Attributes attributes) override;
   std::vector<Value> rope_table(Attributes attributes) override;
-  void language_model_head(Value x, Value weight, Attributes attributes) override;
+  void emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) override;
   Value reshape(Value x, Shape shape) override;
 
   StepProgram take() { return std::move(program_); }

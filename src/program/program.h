@@ -103,6 +103,8 @@ struct Parameter {
   /// bytes.
   std::optional<DType> storage = {};
   ParameterPlace place = ParameterPlace::block;
+  double learning_rate_scale = 1.0;         ///< its learning rate, as a multiple of the run's
+  std::optional<double> weight_decay = {};  ///< in place of the run's
 
   bool is_quantized() const { return storage && heddle::is_quantized(*storage); }
   /// Elements of its buffer: its own, or the bytes of a quantized one.

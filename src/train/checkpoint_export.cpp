@@ -3,15 +3,17 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/error.h"
 #include "checkpoint/save.h"
 #include "comm/job.h"
 #include "formats/files.h"
-#include "formats/json_reader.h"
 #include "formats/open_file.h"
+#include "train/checkpoint_base.h"
 #include "train/model_folder.h"
+#include "train/weight_copy.h"
 #include "train/weight_layout.h"
 #include "train/weight_rules.h"
 
@@ -23,15 +25,8 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kBuffered = std::int64_t{1} << 20;  // elements between the files
 constexpr std::string_view kWeights = "weights/";
 
-WeightSource source_of(const JsonReader& document) {
-  WeightSource source;
-  source.is_sharded = document.boolean_or("is_sharded", false);
-  for (const auto& value : document.value().at("weights")) {
-    const JsonReader entry(value, document.file());
-    source.entries.push_back(
-        {entry.text("parameter"), entry.text("name"), dtype_from_safetensors(entry.text("dtype")), entry.text("file")});
-  }
-  return source;
+bool is_saved(const Checkpoint& checkpoint, const std::string& parameter) {
+  return checkpoint.tensors().contains(std::string(kWeights) + parameter);
 }
 
 void copy_tensor(const Checkpoint& checkpoint, const PlacedTensor& tensor, const OpenFile& file,
@@ -73,12 +68,17 @@ Json export_document(const WeightSource& source, const std::optional<std::string
 }
 
 void export_checkpoint(const Checkpoint& checkpoint, const fs::path& folder) {
-  const JsonReader state(checkpoint.state(), (checkpoint.folder() / "manifest.json").string());
-  const WeightSource source = source_of(state.object("export"));
+  const WeightSource source = export_source(checkpoint);
+  const auto base = open_base(checkpoint);
+  std::map<std::string, const StoredTensor*> frozen;  // by parameter
+  for (const auto& entry : source.entries) {
+    if (!base || is_saved(checkpoint, entry.parameter)) continue;
+    if (const auto* stored = base->find(entry.name); stored != nullptr) frozen.emplace(entry.parameter, stored);
+  }
   const FolderLayout layout = lay_out(folder, source, std::nullopt, [&](const std::string& parameter) {
-    const auto found = checkpoint.tensors().find(std::string(kWeights) + parameter);
-    if (found == checkpoint.tensors().end()) fail("{}: has no weights of {}", checkpoint.folder().string(), parameter);
-    return found->second.shape;
+    if (const auto found = frozen.find(parameter); found != frozen.end()) return found->second->shape;
+    if (!is_saved(checkpoint, parameter)) fail("{}: has no weights of {}", checkpoint.folder().string(), parameter);
+    return checkpoint.tensors().at(std::string(kWeights) + parameter).shape;
   });
   make_folder(folder);
   try {
@@ -86,7 +86,14 @@ void export_checkpoint(const Checkpoint& checkpoint, const fs::path& folder) {
     std::vector<std::byte> piece;
     for (const auto& placed : layout.files) {
       const OpenFile file(placed.aside, O_RDWR);
-      for (const auto& tensor : placed.tensors) copy_tensor(checkpoint, tensor, file, piece);
+      for (const auto& tensor : placed.tensors) {
+        const auto found = frozen.find(tensor.parameter);
+        if (found == frozen.end()) {
+          copy_tensor(checkpoint, tensor, file, piece);
+        } else {
+          copy_elements(*base, *found->second, 0, tensor.elements, file, tensor);
+        }
+      }
       file.sync();
     }
     commit_files(layout);

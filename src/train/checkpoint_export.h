@@ -13,7 +13,8 @@ namespace heddle {
 Json export_document(const WeightSource& source, const std::optional<std::string>& torch_dtype);
 
 /// Writes the model folder that training would have written at that step, byte for byte: weights, config.json,
-/// tokenizer. Holds a few MiB in memory, whatever the size of the model. The checkpoint is verified by its opener.
+/// tokenizer. What was frozen comes from the base model, which is where it was. Holds a few MiB in memory, whatever the
+/// size of the model. The checkpoint is verified by its opener.
 void export_checkpoint(const Checkpoint& checkpoint, const std::filesystem::path& folder);
 
 /// Writes the adapter of a LoRA run's checkpoint, or of an adapter's folder, as PEFT's files. Throws Error for what is

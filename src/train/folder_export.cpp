@@ -14,9 +14,13 @@
 #include "comm/job.h"
 #include "formats/files.h"
 #include "formats/open_file.h"
+#include "models/model.h"
+#include "models/module_list.h"
 #include "quantize/decode.h"
 #include "train/model_folder.h"
 #include "train/run_weights.h"
+#include "train/vocabulary.h"
+#include "train/weight_copy.h"
 #include "train/weight_layout.h"
 
 namespace heddle {
@@ -88,11 +92,20 @@ struct Change {
   }
 };
 
+/// [R, columns] as [columns, R].
+std::vector<float> transpose(const std::vector<float>& matrix, std::int64_t columns) {
+  const auto width = static_cast<std::size_t>(columns), height = matrix.size() / width;
+  std::vector<float> turned(matrix.size());
+  for (std::size_t i = 0; i < matrix.size(); ++i) turned[i % width * height + i / width] = matrix[i];
+  return turned;
+}
+
 /// Writes one folder's files.
 class Merge {
  public:
-  /// `modules` is null without an adapter.
-  Merge(const WeightFiles& base, const LoraModules* modules, const fs::path& adapter) : base_(base), modules_(modules) {
+  /// `modules` is null without an adapter; `embedding` is the module with a row for each id.
+  Merge(const WeightFiles& base, const LoraModules* modules, std::string embedding, const fs::path& adapter)
+      : base_(base), modules_(modules), embedding_(std::move(embedding)) {
     if (modules != nullptr) adapter_.emplace(adapter, *modules);
   }
 
@@ -102,7 +115,7 @@ class Merge {
     const std::string module = name.substr(0, name.rfind('.'));
     if (modules_ != nullptr && modules_->trains(name)) return replace(file, placed);
     if (modules_ == nullptr || !name.ends_with(".weight") || !modules_->has_adapter(module))
-      return copy(file, placed, stored);
+      return copy_elements(base_, stored, 0, placed.elements, file, placed);
     Change change = change_of(module, stored);
     if (!change.magnitude.empty()) measure(change, placed, stored);
     ++report.merged;
@@ -130,12 +143,18 @@ class Merge {
   Change change_of(const std::string& module, const StoredTensor& stored) const {
     const std::string prefix = std::string(kAdapterPrefix) + module + ".";
     Change change;
-    change.a = adapter_->read(prefix + "lora_A.weight");
-    change.b = adapter_->read(prefix + "lora_B.weight");
-    if (modules_->config().use_dora) change.magnitude = adapter_->read(prefix + "lora_magnitude_vector");
-    change.is_transposed = modules_->config().fan_in_fan_out;
+    change.is_transposed = modules_->config().fan_in_fan_out && module != kHeadModule && module != embedding_;
     change.outputs = stored.shape[change.is_transposed ? 1 : 0];
     change.inputs = stored.shape[change.is_transposed ? 0 : 1];
+    if (module == embedding_) {
+      // Of a row for each id, B·A is the transpose: B [H, r] and A [r, V] change roles.
+      change.a = transpose(adapter_->read(prefix + "lora_embedding_B"), modules_->rank_of(module));
+      change.b = transpose(adapter_->read(prefix + "lora_embedding_A"), change.outputs);
+    } else {
+      change.a = adapter_->read(prefix + "lora_A.weight");
+      change.b = adapter_->read(prefix + "lora_B.weight");
+    }
+    if (modules_->config().use_dora) change.magnitude = adapter_->read(prefix + "lora_magnitude_vector");
     change.rank = modules_->rank_of(module);
     change.scaling = modules_->scaling_of(module);
     if (static_cast<std::int64_t>(change.a.size()) != change.rank * change.inputs ||
@@ -204,21 +223,9 @@ class Merge {
     put(file, placed, 0, values);
   }
 
-  void copy(const OpenFile& file, const PlacedTensor& placed, const StoredTensor& stored) const {
-    if (stored.dtype != placed.dtype) {
-      return for_each_piece(placed, stored,
-                            [&](std::int64_t begin, std::span<float> values) { put(file, placed, begin, values); });
-    }
-    std::vector<std::byte> bytes;
-    for (std::uint64_t begin = 0; begin < stored.bytes(); begin += kBuffered) {
-      bytes.resize(std::min<std::uint64_t>(kBuffered, stored.bytes() - begin));
-      base_.read(stored, begin, bytes);
-      file.write_at(placed.offset + begin, bytes);
-    }
-  }
-
   const WeightFiles& base_;
   const LoraModules* modules_;
+  const std::string embedding_;
   std::optional<AdapterTensors> adapter_;
   double errors_ = 0, changes_ = 0;  // sums of squares
 };
@@ -227,10 +234,20 @@ class Merge {
 
 MergeReport export_folder(const ModelSource& model, const fs::path& folder,
                           const std::optional<std::string>& torch_dtype) {
-  const auto base = open_weights(model);
+  auto base = open_weights(model);
   // A program of the model, for its list of weights.
   const CompiledRun compiled = compile_evaluation(
       model.config, inference_rules(model.config, base.get(), model.adapter_folder), DType::f32, {1, 1}, 1, 1);
+  const LoraModules* adapter = compiled.rules.adapter();
+  ModelSource written = model;
+  if (adapter != nullptr && adapter->splits_tied()) {
+    fail("{}: has an adapter of an embedding that the model ties to its head; merged, they would be two",
+         model.adapter_folder.string());
+  }
+  if (adapter != nullptr && adapter->unties_head()) {
+    base = untied_weights(std::move(base), model.config);
+    written = untied(model);
+  }
   const WeightSource source = match_weights(*base, compiled.parameters, model.config);
   std::optional<DType> dtype;
   if (torch_dtype) dtype = dtype_from_torch(*torch_dtype);
@@ -240,7 +257,9 @@ MergeReport export_folder(const ModelSource& model, const fs::path& folder,
     const auto extents = compiled.parameters.find(parameter)->shape.extents();
     return std::vector<std::int64_t>(extents.begin(), extents.end());
   });
-  Merge merge(*base, compiled.rules.adapter(), model.adapter_folder);
+  ModuleList modules;
+  emit_model(modules, model.config);
+  Merge merge(*base, adapter, module_of(modules.embedding), model.adapter_folder);
   make_folder(folder);
   try {
     create_files(layout);
@@ -255,7 +274,7 @@ MergeReport export_folder(const ModelSource& model, const fs::path& folder,
     throw;
   }
   merge.finish();
-  write_model_files(folder, model_files(model, "", torch_dtype));
+  write_model_files(folder, model_files(written, "", torch_dtype));
   return merge.report;
 }
 

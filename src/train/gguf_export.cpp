@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "checkpoint/checkpoint.h"
+#include "formats/file_kind.h"
 #include "formats/gguf.h"
 #include "models/gguf_config.h"
 #include "models/gguf_names.h"
@@ -212,11 +213,11 @@ std::string size_label(std::int64_t parameters) {
 /// tokenizer.*: from the files of the folder, or as a GGUF file has them.
 GgufMetadata tokenizer_keys(const ModelSource& model, const std::string& file) {
   GgufMetadata keys(file);
-  if (!model.is_gguf) {
-    add_gguf_tokenizer_keys(model.folder, model.config, keys);
+  if (!is_gguf_file(model.tokenizer_folder)) {
+    add_gguf_tokenizer_keys(model.tokenizer_folder, model.config, keys);
     return keys;
   }
-  const GgufFile source(model.folder);
+  const GgufFile source(model.tokenizer_folder);
   for (const auto& [key, value] : source.metadata().entries()) {
     if (key.starts_with("tokenizer.")) keys.add(key, value);
   }

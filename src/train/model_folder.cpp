@@ -121,6 +121,7 @@ Files model_files(const ModelSource& model, const std::string& tokenizer_name,
     } else {
       add_companions(files, model.folder);
     }
+    if (model.tokenizer_folder != model.folder) add_companions(files, model.tokenizer_folder);
     if (fs::is_directory(tokenizer_name)) {
       add_companions(files, tokenizer_name);
     } else if (!tokenizer_name.empty()) {
@@ -160,13 +161,13 @@ void write_model_files(const fs::path& folder, const Files& files) {
 
 void export_model(const fs::path& folder, const Files& files, const WeightSource& weights, const Parameters& parameters,
                   const Sharding& sharding, const Executor& executor, const std::optional<std::string>& torch_dtype,
-                  Communicator& communicator) {
+                  const WeightFiles* base, Communicator& communicator) {
   std::optional<DType> dtype;
   if (torch_dtype) dtype = dtype_from_torch(*torch_dtype);
   agree(communicator, [&] {
     if (communicator.rank() == 0) make_folder(folder);
   });
-  export_weights(folder, weights, parameters, sharding, executor, dtype, communicator);
+  export_weights(folder, weights, parameters, sharding, executor, dtype, base, communicator);
   agree(communicator, [&] {
     if (communicator.rank() == 0) write_model_files(folder, files);
   });

@@ -27,9 +27,9 @@ std::vector<KeptFile> companion_files(const std::filesystem::path& folder);
 void write_model_files(const std::filesystem::path& folder, const std::vector<KeptFile>& files);
 
 /// Writes the folder of a model or an adapter: weights (in `torch_dtype`, if there is one) and files. Called by all
-/// ranks, as export_weights; `files` are rank 0's.
+/// ranks, as export_weights, which says what `base` is; `files` are rank 0's.
 void export_model(const std::filesystem::path& folder, const std::vector<KeptFile>& files, const WeightSource& weights,
                   const Parameters& parameters, const Sharding& sharding, const Executor& executor,
-                  const std::optional<std::string>& torch_dtype, Communicator& communicator);
+                  const std::optional<std::string>& torch_dtype, const WeightFiles* base, Communicator& communicator);
 
 }  // namespace heddle

@@ -1,10 +1,11 @@
 #include "train/run_setup.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint_weights.h"
 #include "checkpoint/save.h"
 #include "comm/job.h"
 #include "data/tokenizer/gguf_chat_template.h"
@@ -14,6 +15,8 @@
 #include "models/gguf_config.h"
 #include "models/gguf_weights.h"
 #include "quantize/decode.h"
+#include "train/checkpoint_base.h"
+#include "train/vocabulary.h"
 
 namespace heddle {
 namespace {
@@ -64,7 +67,7 @@ namespace {
 
 ModelSource open_gguf_model(const fs::path& path) {
   ModelSource source;
-  source.folder = source.config_path = path;
+  source.folder = source.tokenizer_folder = source.config_path = path;
   source.has_weights = source.is_gguf = true;
   const GgufFile file(path);
   source.config_text = gguf_model_config(file);
@@ -74,6 +77,25 @@ ModelSource open_gguf_model(const fs::path& path) {
          source.config.model_type);
   }
   return source;
+}
+
+std::unique_ptr<WeightFiles> open_stored_weights(const ModelSource& model) {
+  if (model.is_gguf) return std::make_unique<GgufWeights>(model.folder, model.config, decode);
+  if (is_checkpoint(model.folder)) return open_checkpoint_weights(open_checkpoint(model.folder, *alone()));
+  return std::make_unique<WeightFolder>(model.folder);
+}
+
+constexpr std::array kTokenizerFiles = {"tokenizer.json", "tokenizer.model", "vocab.json"};
+
+bool has_tokenizer(const fs::path& folder) {
+  return std::any_of(kTokenizerFiles.begin(), kTokenizerFiles.end(),
+                     [&](const char* name) { return fs::exists(folder / name); });
+}
+
+/// An adapter may bring tokens: its own tokenizer, and tables with their rows.
+void take_from_adapter(ModelSource& base, const fs::path& adapter) {
+  if (has_tokenizer(adapter)) base.tokenizer_folder = adapter;
+  if (const auto rows = vocabulary_of_adapter(adapter, base.config); rows > 0) resize_vocabulary(base, rows);
 }
 
 }  // namespace
@@ -86,6 +108,7 @@ ModelSource open_model(const fs::path& path) {
     if (is_adapter_folder(path)) {
       source = open_model(base_of_adapter(path));
       source.adapter_folder = path;
+      take_from_adapter(source, path);
       return source;
     }
     source.folder = path;
@@ -103,17 +126,30 @@ ModelSource open_model(const fs::path& path) {
   }
   source.config_text = read_text_file(source.config_path);
   source.config = parse_model_config(source.config_text, source.config_path.string());
+  source.tokenizer_folder = source.folder;
   return source;
 }
 
 std::unique_ptr<WeightFiles> open_weights(const ModelSource& model) {
   if (!model.has_weights) fail("{}: expected a model with weights", model.config_path.string());
-  if (model.is_gguf) return std::make_unique<GgufWeights>(model.folder, model.config, decode);
-  if (is_checkpoint(model.folder)) {
-    return std::make_unique<CheckpointWeights>(open_checkpoint(model.folder, *alone()));
-  }
-  return std::make_unique<WeightFolder>(model.folder);
+  auto files = open_stored_weights(model);
+  return model.is_resized ? resized_weights(std::move(files), model) : std::move(files);
 }
+namespace {
+
+/// Rows for all ids of the run's tokenizer. Those that are there stay, and so does a vocabulary that has them all.
+void make_room(ModelSource& source, const RunConfig& run) {
+  const auto tokenizer = open_tokenizer(run.tokenizer_name, source.tokenizer_folder);
+  if (!tokenizer) fail("resize_token_embeddings: the model has no tokenizer; expected one in tokenizer_name");
+  const std::int64_t before = source.config.vocab_size, needed = tokenizer->vocab_size();
+  if (needed <= before) return;
+  const std::int64_t step = run.pad_to_multiple_of;
+  resize_vocabulary(source, (needed + step - 1) / step * step);
+  note("the tokenizer has {} ids, the model {}: {} rows are added, each the mean of those that are there", needed,
+       before, source.config.vocab_size - before);
+}
+
+}  // namespace
 
 ModelSource open_run_model(const RunConfig& run) {
   if (!run.model_name_or_path.empty()) {
@@ -122,10 +158,13 @@ ModelSource open_run_model(const RunConfig& run) {
       fail("model_name_or_path is {}, an adapter; expected its base model, and the adapter in adapter_name_or_path",
            run.model_name_or_path);
     }
+    if (!run.adapter_name_or_path.empty()) take_from_adapter(source, run.adapter_name_or_path);
+    if (run.resize_token_embeddings) make_room(source, run);
     return source;
   }
   ModelSource source = open_model(run.config_name);
   source.has_weights = false;
+  if (run.resize_token_embeddings) make_room(source, run);
   return source;
 }
 
@@ -133,10 +172,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& tokenizer_name, con
   if (tokenizer_name == "bytes") return Tokenizer::bytes();
   if (!tokenizer_name.empty()) return Tokenizer::load(tokenizer_name);
   if (is_gguf_file(model_folder)) return load_gguf_tokenizer(model_folder);
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "vocab.json"}) {
-    if (fs::exists(model_folder / name)) return Tokenizer::load(model_folder);
-  }
-  return nullptr;
+  return has_tokenizer(model_folder) ? Tokenizer::load(model_folder) : nullptr;
 }
 
 std::optional<ChatTemplate> open_chat_template(const std::string& tokenizer_name, const fs::path& model_folder) {
@@ -149,8 +185,8 @@ std::optional<ChatTemplate> open_chat_template(const std::string& tokenizer_name
 RunData load_run_data(const RunConfig& run, const ModelSource& model) {
   RunData data;
   if (run.train_file.empty() && run.validation_file.empty()) return data;
-  data.tokenizer = open_tokenizer(run.tokenizer_name, model.folder);
-  data.chat_template = open_chat_template(run.tokenizer_name, model.folder);
+  data.tokenizer = open_tokenizer(run.tokenizer_name, model.tokenizer_folder);
+  data.chat_template = open_chat_template(run.tokenizer_name, model.tokenizer_folder);
   const auto load = [&](const std::vector<DataFile>& files) {
     return Dataset::load(dataset_options(run, files, model, data.chat_template), data.tokenizer.get());
   };
@@ -178,10 +214,17 @@ CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const Ru
   if (data.validation) {
     validation = capacity_of(*data.validation, {.shuffle = false, .micro_batch_rows = run.per_device_eval_batch_size});
   }
-  // Without an adapter all is trained, in the run's type: whether it fits can be said before there is a weight.
-  const bool is_adapter = run.has_lora || !run.adapter_name_or_path.empty();
-  const auto files = is_adapter && model.has_weights ? open_weights(model) : nullptr;
-  return compile_training(model.config, run, training_rules(run, model.config, files.get()), train, validation, rank);
+  // Where all is trained, it is so in the run's type: whether it fits can be said before there is a weight.
+  const bool has_adapter = run.has_lora || !run.adapter_name_or_path.empty();
+  const bool has_frozen = !run.freeze.empty() || !run.train_only.empty();
+  const bool keeps_types = has_adapter || (has_frozen && model.is_gguf);
+  const auto files = keeps_types && model.has_weights ? open_weights(model) : nullptr;
+  WeightRules rules = training_rules(run, model.config, files.get());
+  if (model.is_resized && rules.adapter() != nullptr && !rules.adapter()->has_vocabulary()) {
+    fail("the tokenizer's new ids have rows that no adapter holds; expected lora.modules_to_save: [{}]",
+         "embed_tokens, lm_head");
+  }
+  return compile_training(model.config, run, std::move(rules), train, validation, rank);
 }
 
 }  // namespace heddle

@@ -24,9 +24,12 @@ struct ModelSource {
   ModelConfig config;
   std::string config_text;            ///< config.json byte for byte; of a GGUF file: the one that says the same
   std::filesystem::path config_path;  ///< what names the config in messages
-  std::filesystem::path folder;       ///< where tokenizer files lie; a GGUF file holds its own: this is then the file
-  bool has_weights = false;           ///< open_weights() finds some
+  std::filesystem::path folder;       ///< where weights lie; of a GGUF file: the file
+  std::filesystem::path
+      tokenizer_folder;      ///< where tokenizer and template lie: `folder`, unless an adapter has its own
+  bool has_weights = false;  ///< open_weights() finds some
   bool is_gguf = false;
+  bool is_resized = false;                    ///< the config has another vocab_size than the files (train/vocabulary.h)
   std::filesystem::path adapter_folder = {};  ///< of the adapter that the path named; all else is then its base model's
 };
 

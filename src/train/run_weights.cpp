@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "checkpoint/checked_file.h"
 #include "quantize/decode.h"
+#include "train/checkpoint_base.h"
 #include "train/local_state.h"
+#include "train/vocabulary.h"
 
 namespace heddle {
 namespace {
@@ -95,18 +96,31 @@ void fill_magnitudes(const WeightFiles* base, const WeightSource& source, const 
 RunWeights::RunWeights(const ModelSource& model, const CompiledRun& compiled) {
   if (model.has_weights) {
     base_ = open_weights(model);
+    if (compiled.rules.adapter() != nullptr && compiled.rules.adapter()->unties_head())
+      base_ = untied_weights(std::move(base_), model.config);
     base_source_ = match_weights(*base_, compiled.parameters, model.config);
   } else {
     base_source_ = fresh_source(compiled.parameters, dtype_from_torch(model.config.torch_dtype));
   }
   const LoraModules* modules = compiled.rules.adapter();
-  if (modules == nullptr) return;
+  if (modules == nullptr) {
+    const Parameters& all = compiled.parameters;
+    if (!base_ && compiled.update >= 0 && all.trainable_count() < all.count())
+      fail("weights are frozen; expected model_name_or_path: those of a model from scratch have learned nothing");
+    return;
+  }
   adapter_ = true;
   if (compiled.rules.adapter_folder().empty()) {
     adapter_source_ = fresh_adapter_source(compiled.parameters, *modules);
   } else {
     adapter_files_ = std::make_unique<AdapterFile>(compiled.rules.adapter_folder());
     adapter_source_ = match_adapter(*adapter_files_, compiled.parameters, *modules);
+  }
+  exported_ = adapter_source_;
+  for (const auto& entry : adapter_source_.entries) {
+    if (entry.parameter != modules->tied_weight()) continue;
+    exported_.entries.push_back(entry);
+    exported_.entries.back().name = modules->saved_name(std::string(kHeadWeight));
   }
 }
 
@@ -138,17 +152,6 @@ void RunWeights::load_frozen(const CompiledRun& compiled, std::uint64_t seed, Ex
   if (!frozen.entries.empty()) load_base(frozen, compiled, seed, executor);
 }
 
-std::string RunWeights::base_digest() const {
-  if (!base_) return "";
-  std::string facts;
-  std::vector<std::byte> sample;
-  for (const StoredTensor* tensor : base_->tensors()) {
-    facts += fmt::format("{} {} [{}] ", tensor->name, safetensors_name(tensor->dtype), fmt::join(tensor->shape, ","));
-    sample.resize(std::min<std::uint64_t>(64, tensor->bytes()));
-    base_->read(*tensor, (tensor->bytes() - sample.size()) / 2 / 8 * 8, sample);
-    facts.append(reinterpret_cast<const char*>(sample.data()), sample.size());
-  }
-  return checksum_text(checksum_of(std::as_bytes(std::span(facts))));
-}
+std::string RunWeights::base_digest() const { return base_ ? weights_digest(*base_) : ""; }
 
 }  // namespace heddle

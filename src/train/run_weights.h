@@ -15,12 +15,14 @@ class RunWeights {
   RunWeights(const ModelSource& model, const CompiledRun& compiled);
 
   /// How what the run trains is laid out when it is exported: the model's files, or the adapter's.
-  const WeightSource& exported() const { return adapter_ ? adapter_source_ : base_source_; }
+  const WeightSource& exported() const { return adapter_ ? exported_ : base_source_; }
   /// Fills everything that this rank holds.
   void load(const CompiledRun& compiled, std::uint64_t seed, Executor& executor) const;
   /// Fills what checkpoints leave out: the weights that are not trained.
   void load_frozen(const CompiledRun& compiled, std::uint64_t seed, Executor& executor) const;
-  /// Tells one base from another: of names, types, shapes and some values of its files; empty for one from scratch.
+  /// The base's files; null for a model from scratch.
+  const WeightFiles* base() const { return base_.get(); }
+  /// weights_digest() of them; empty for a model from scratch.
   std::string base_digest() const;
 
  private:
@@ -29,6 +31,7 @@ class RunWeights {
   std::unique_ptr<WeightFiles> base_, adapter_files_;  // null: fresh
   bool adapter_ = false;
   WeightSource base_source_, adapter_source_;
+  WeightSource exported_;  // of an adapter: its source, and a second name of what is tied
 };
 
 }  // namespace heddle

@@ -330,6 +330,8 @@ class Trainer {
     Json state = state_document(state_, data_order_);
     state["export"] = export_document(weights_->exported(), run_.torch_dtype);
     state["base"] = weights_->base_digest();
+    if (adapter == nullptr && compiled_.parameters.trainable_count() < compiled_.parameters.count())
+      state["base_model"] = fs::absolute(run_.model_name_or_path).lexically_normal().string();
     save_checkpoint(output_dir_, state_.step, checkpoint_pieces(*executor_, compiled_.parameters, compiled_.sharding),
                     state, files, communicator_);
     remove_old_checkpoints(output_dir_, run_.save_total_limit, run_.save_keep_steps,
@@ -354,7 +356,7 @@ class Trainer {
                            ? adapter_files(model_, run_.tokenizer_name, *compiled_.rules.adapter())
                            : model_files(model_, run_.tokenizer_name, run_.torch_dtype);
     export_model(output_dir_, files, weights_->exported(), compiled_.parameters, compiled_.sharding, *executor_,
-                 run_.torch_dtype, communicator_);
+                 run_.torch_dtype, weights_->base(), communicator_);
     if (monitor_) monitor_->finish();
     note("the trained model is in {}", output_dir_.string());
   }

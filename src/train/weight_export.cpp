@@ -1,12 +1,14 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "checkpoint/agreement.h"
 #include "formats/open_file.h"
 #include "train/local_state.h"
 #include "train/parallel_convert.h"
+#include "train/weight_copy.h"
 #include "train/weight_layout.h"
 #include "train/weights.h"
 
@@ -46,9 +48,11 @@ std::uint64_t export_bytes(const WeightSource& source, const Parameters& paramet
 
 void export_weights(const std::filesystem::path& folder, const WeightSource& source, const Parameters& parameters,
                     const Sharding& sharding, const Executor& executor, std::optional<DType> dtype,
-                    Communicator& communicator) {
+                    const WeightFiles* base, Communicator& communicator) {
   const FolderLayout layout =
       lay_out(folder, source, dtype, [&](const std::string& name) { return shape_of(parameters, name); });
+  std::map<std::string, std::string> stored_name;
+  for (const auto& entry : source.entries) stored_name.emplace(entry.parameter, entry.name);
   const bool is_first = communicator.rank() == 0;
   try {
     agree(communicator, [&] {
@@ -60,7 +64,13 @@ void export_weights(const std::filesystem::path& folder, const WeightSource& sou
         const OpenFile file(placed.aside, O_RDWR);
         for (const auto& tensor : placed.tensors) {
           const Parameter& parameter = *parameters.find(tensor.parameter);
-          write_owned(file, tensor, owned_master(executor, parameter, sharding), piece);
+          if (parameter.is_trainable || base == nullptr) {
+            write_owned(file, tensor, owned_master(executor, parameter, sharding), piece);
+          } else {
+            const Partition partition = sharding.partition(tensor.elements);
+            copy_elements(*base, *base->find(stored_name.at(tensor.parameter)), partition.begin(sharding.rank),
+                          partition.end(sharding.rank), file, tensor);
+          }
         }
         file.sync();
       }

@@ -30,6 +30,7 @@ std::string value_of(const LoraConfig& config, const std::string& key) {
   if (key == "lora.lora_dropout") return fmt::format("{}", config.lora_dropout);
   if (key == "lora.use_rslora") return fmt::format("{}", config.use_rslora);
   if (key == "lora.use_dora") return fmt::format("{}", config.use_dora);
+  if (key == "lora.ensure_weight_tying") return fmt::format("{}", config.ensure_weight_tying);
   if (key == "lora.bias") return config.bias;
   auto names = key == "lora.target_modules" ? config.target_modules : config.modules_to_save;
   std::sort(names.begin(), names.end());
@@ -48,6 +49,53 @@ LoraConfig adapter_config(const RunConfig& run) {
     }
   }
   return config;
+}
+
+/// The adapter that a run trains.
+std::shared_ptr<const LoraModules> adapter_of(const RunConfig& run, const ModelConfig& model,
+                                              const ModuleList& modules) {
+  const bool is_fresh = run.adapter_name_or_path.empty();
+  LoraConfig config = is_fresh ? run.lora : adapter_config(run);
+  if (!run.model_name_or_path.empty())
+    config.base_model_name_or_path = std::filesystem::absolute(run.model_name_or_path).lexically_normal().string();
+  config.fan_in_fan_out = modules.is_transposed;
+  const std::string where =
+      is_fresh ? "lora" : (std::filesystem::path(run.adapter_name_or_path) / "adapter_config.json").string();
+  return std::make_shared<LoraModules>(std::move(config), model.model_type, modules, where);
+}
+
+/// The types of what an adapter's base keeps quantized: its files' own, or NF4.
+std::map<std::string, DType, std::less<>> types_of_base(const RunConfig& run, const ModuleList& modules,
+                                                        const WeightFiles* files) {
+  auto types = quantized_types(files);
+  if (!run.load_in_4bit) return types;
+  if (!types.empty()) {
+    fail("load_in_4bit is true, but the base is quantized already: {} is {}", types.begin()->first,
+         safetensors_name(types.begin()->second));
+  }
+  for (const auto& module : modules.linear)
+    types.emplace(module + ".weight", run.bnb_4bit_use_double_quant ? DType::nf4_double : DType::nf4);
+  return types;
+}
+
+/// The weights of a model, with an adapter's beside them, by all names that they have in files.
+std::vector<NamedWeight> named_weights(const ModelConfig& model, const LoraModules* adapter) {
+  ModuleList modules;
+  if (adapter == nullptr) {
+    emit_model(modules, model);
+  } else {
+    LoraEmitter with_adapter(modules, *adapter, false);
+    emit_model(with_adapter, model);
+  }
+  std::vector<NamedWeight> named;
+  for (const auto& weight : modules.weights) {
+    NamedWeight& made = named.emplace_back(NamedWeight{weight, {weight}});
+    if (weight == modules.head && weight != kHeadWeight) made.names.emplace_back(kHeadWeight);
+    if (adapter == nullptr) continue;
+    made.is_trained = adapter->trains(weight);
+    if (made.is_trained && !is_adapter_weight(weight)) made.names.push_back(adapter->saved_name(weight));
+  }
+  return named;
 }
 
 }  // namespace
@@ -70,40 +118,27 @@ std::filesystem::path base_of_adapter(const std::filesystem::path& adapter) {
 }
 
 WeightTreatment WeightRules::operator()(const std::string& weight) const {
-  if (adapter_ != nullptr && adapter_->trains(weight)) return {};
+  const bool is_candidate = adapter_ == nullptr || adapter_->trains(weight);
+  if (is_candidate && groups_.trains(weight)) return groups_.treatment(weight);
   const auto found = storage_.find(weight);
-  if (found != storage_.end()) return {false, found->second};
-  return {adapter_ == nullptr, std::nullopt};
+  return {false, found == storage_.end() ? std::nullopt : std::optional(found->second)};
 }
 
 WeightRules training_rules(const RunConfig& run, const ModelConfig& model, const WeightFiles* files) {
   WeightRules rules;
   rules.adapter_folder_ = run.adapter_name_or_path;
-  if (!run.has_lora && run.adapter_name_or_path.empty()) {
-    if (run.load_in_4bit)
-      fail("load_in_4bit is true without lora; expected an adapter: weights in four bits are not trained");
-    return rules;
+  const bool is_frozen = !run.freeze.empty() || !run.train_only.empty();
+  const bool has_adapter = run.has_lora || !run.adapter_name_or_path.empty();
+  if (has_adapter) {
+    const ModuleList modules = modules_of(model);
+    rules.adapter_ = adapter_of(run, model, modules);
+    rules.storage_ = types_of_base(run, modules, files);
+  } else if (run.load_in_4bit) {
+    fail("load_in_4bit is true without lora; expected an adapter: weights in four bits are not trained");
+  } else if (is_frozen) {
+    rules.storage_ = quantized_types(files);
   }
-  const bool is_fresh = run.adapter_name_or_path.empty();
-  LoraConfig config = is_fresh ? run.lora : adapter_config(run);
-  if (!run.model_name_or_path.empty())
-    config.base_model_name_or_path = std::filesystem::absolute(run.model_name_or_path).lexically_normal().string();
-  const ModuleList modules = modules_of(model);
-  config.fan_in_fan_out = modules.is_transposed;
-  const std::string where =
-      is_fresh ? "lora" : (std::filesystem::path(run.adapter_name_or_path) / "adapter_config.json").string();
-  rules.adapter_ =
-      std::make_shared<LoraModules>(std::move(config), model.model_type, modules.linear, modules.weights, where);
-  rules.storage_ = quantized_types(files);
-  if (run.load_in_4bit) {
-    if (!rules.storage_.empty()) {
-      fail("load_in_4bit is true, but the base is quantized already: {} is {}", rules.storage_.begin()->first,
-           safetensors_name(rules.storage_.begin()->second));
-    }
-    for (const auto& module : modules.linear) {
-      rules.storage_.emplace(module + ".weight", run.bnb_4bit_use_double_quant ? DType::nf4_double : DType::nf4);
-    }
-  }
+  if (is_frozen || !run.param_groups.empty()) rules.groups_ = WeightGroups(run, named_weights(model, rules.adapter()));
   return rules;
 }
 
@@ -114,8 +149,8 @@ WeightRules inference_rules(const ModelConfig& model, const WeightFiles* files,
   if (adapter_folder.empty()) return rules;
   rules.adapter_folder_ = adapter_folder;
   const ModuleList modules = modules_of(model);
-  rules.adapter_ = std::make_shared<LoraModules>(read_adapter_config(adapter_folder), model.model_type, modules.linear,
-                                                 modules.weights, (adapter_folder / "adapter_config.json").string());
+  rules.adapter_ = std::make_shared<LoraModules>(read_adapter_config(adapter_folder), model.model_type, modules,
+                                                 (adapter_folder / "adapter_config.json").string());
   return rules;
 }
 

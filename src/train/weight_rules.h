@@ -12,6 +12,7 @@
 #include "models/lora.h"
 #include "models/model_config.h"
 #include "program/builder.h"
+#include "train/weight_groups.h"
 
 namespace heddle {
 
@@ -42,11 +43,12 @@ class WeightRules {
   std::shared_ptr<const LoraModules> adapter_;
   std::filesystem::path adapter_folder_;
   std::map<std::string, DType, std::less<>> storage_;  // of weights that stay quantized when they are not trained
+  WeightGroups groups_;
 };
 
-/// Of a training run: `lora`, `adapter_name_or_path`, `load_in_4bit`, and the types of a quantized base's own `files`
-/// (null for a model from scratch). Throws Error for what contradicts itself or names modules that the model does not
-/// have.
+/// Of a training run: `freeze`, `param_groups`, `lora`, `adapter_name_or_path`, `load_in_4bit`, and the types of a
+/// quantized base's own `files` (null for a model from scratch). Throws Error for what contradicts itself or names
+/// modules that the model does not have.
 WeightRules training_rules(const RunConfig& run, const ModelConfig& model, const WeightFiles* files);
 /// Of a model that is only computed with, perhaps with an adapter (empty: without): quantized weights stay so.
 WeightRules inference_rules(const ModelConfig& model, const WeightFiles* files,

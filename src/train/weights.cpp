@@ -73,6 +73,24 @@ void fill(const std::vector<LocalTensor>& tensors, std::int64_t begin, std::int6
   }
 }
 
+/// Whether PEFT saved a tensor besides what an adapter trains: the base's own table under an adapter of it, and where
+/// the vocabulary was resized, or is tied, what modules_to_save holds once more.
+bool is_repeated(const StoredTensor& tensor, const LoraModules& modules) {
+  if (!is_adapter_weight(tensor.name)) return false;
+  if (modules.config().ensure_weight_tying && tensor.name == modules.saved_name(std::string(kHeadWeight))) return true;
+  const std::string module = module_of(tensor.name).substr(kAdapterPrefix.size() - 1);  // from a dot on
+  const auto owner_of = [&](std::string_view end) {
+    return module.ends_with(end) ? module.substr(1, module.size() - end.size() - 1) : std::string();
+  };
+  if (const std::string owner = owner_of(".base_layer"); !owner.empty() && modules.has_adapter(owner)) {
+    note("{}: {} is not read: it is the base model's", tensor.file, tensor.name);
+    return true;
+  }
+  const std::string saved = owner_of(".modules_to_save"), original = owner_of(".original_module");
+  const std::string& owner = saved.empty() ? original : saved;
+  return !owner.empty() && modules.trains(owner + ".weight");
+}
+
 struct NamedParameter {
   std::string name;  ///< in the file
   const Parameter* parameter;
@@ -256,7 +274,7 @@ WeightSource match_adapter(const WeightFiles& files, const Parameters& parameter
     if (modules.trains(parameter.name)) expected.push_back({modules.saved_name(parameter.name), &parameter});
   }
   return match(files, expected, "adapter_config.json", "an adapter with this adapter_config.json",
-               [](const StoredTensor&) { return false; });
+               [&](const StoredTensor& tensor) { return is_repeated(tensor, modules); });
 }
 
 void load_weights(const WeightFiles& files, const WeightSource& source, const Parameters& parameters,

@@ -61,10 +61,11 @@ std::uint64_t export_bytes(const WeightSource& source, const Parameters& paramet
 
 /// Writes model.safetensors (or the source's shards and index) into `folder`; `dtype` overrides the source's types.
 /// Called by all ranks: each writes the elements that it owns, at their place; nothing is gathered, and the bytes do
-/// not depend on the number of ranks. The files appear under their names when all are whole; after a failure, which all
+/// not depend on the number of ranks. What is frozen is copied from `base`, from whose files it was loaded; null: there
+/// is nothing frozen to write. The files appear under their names when all are whole; after a failure, which all
 /// ranks throw, the old ones are left.
 void export_weights(const std::filesystem::path& folder, const WeightSource& source, const Parameters& parameters,
                     const Sharding& sharding, const Executor& executor, std::optional<DType> dtype,
-                    Communicator& communicator);
+                    const WeightFiles* base, Communicator& communicator);
 
 }  // namespace heddle

@@ -42,6 +42,39 @@ std::string unsupported_of(const RunFile& run) {
   return "";
 }
 
+TEST(RunFile, ReadsGroupsOfWeights) {
+  const auto run = parse(R"(
+model_name_or_path: some/model
+freeze: model.embed_tokens
+param_groups:
+  - {params: "*norm*", lr_scale: 0}
+  - {params: [a.*, b.*], learning_rate: 1e-5, weight_decay: 0.1}
+)");
+  const RunConfig& c = run.config();
+  EXPECT_EQ(c.freeze, std::vector<std::string>{"model.embed_tokens"});
+  ASSERT_EQ(c.param_groups.size(), 2u);
+  EXPECT_EQ(c.param_groups[0].params, std::vector<std::string>{"*norm*"});
+  EXPECT_EQ(c.param_groups[0].lr_scale, 0.0);
+  EXPECT_EQ(c.param_groups[0].weight_decay, std::nullopt);
+  EXPECT_EQ(c.param_groups[1].params, (std::vector<std::string>{"a.*", "b.*"}));
+  EXPECT_EQ(c.param_groups[1].learning_rate, 1e-5);
+  EXPECT_EQ(c.param_groups[1].weight_decay, 0.1);
+  EXPECT_EQ(parse("seed: 1", {{"param_groups", "[{params: x, lr_scale: 2}]"}}).config().param_groups.size(), 1u);
+}
+
+TEST(RunFile, RefusesGroupsThatContradictThemselves) {
+  const auto group = [](const std::string& text) { return error_of("param_groups: [" + text + "]"); };
+  EXPECT_THAT(group("{lr_scale: 1}"), HasSubstr("run.yaml:1: param_groups[0] has no params"));
+  EXPECT_THAT(group("{params: x}"), HasSubstr("param_groups[0] changes nothing"));
+  EXPECT_THAT(group("{params: x, lr: 1}"), HasSubstr("unknown key param_groups[0].lr; expected params, learning_rate"));
+  EXPECT_THAT(group("{params: x, lr_scale: 1, learning_rate: 1}"), HasSubstr("set one of them"));
+  EXPECT_THAT(group("{params: x, lr_scale: -1}"), HasSubstr("param_groups[0].lr_scale is -1"));
+  EXPECT_THAT(error_of("learning_rate: 0\nparam_groups: [{params: x, learning_rate: 1}]"),
+              HasSubstr("learning_rate is 0"));
+  EXPECT_THAT(error_of("freeze: a\ntrain_only: b"), HasSubstr("freeze and train_only (run.yaml:2) are both set"));
+  EXPECT_THAT(error_of("freeze: a\nlora: {r: 4}"), HasSubstr("freeze is set beside an adapter"));
+}
+
 TEST(RunFile, ReadsYamlIntoTheConfig) {
   const auto run = parse(R"(
 model_name_or_path: some/model   # a comment

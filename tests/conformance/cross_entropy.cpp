@@ -5,6 +5,13 @@ namespace {
 
 constexpr double kIgnored = -100.0;
 
+/// What an adapter adds to the logit of token t and id v.
+Real branch_of(const Case& c, std::int64_t t, std::int64_t v) {
+  if (!c.in[3].present) return {};
+  const std::int64_t rank = c.in[3].shape[1];
+  return sum(rank, [&](std::int64_t k) { return Real(c.in[3][t * rank + k]) * c.in[4][v * rank + k]; });
+}
+
 /// Row t of the logits after scale and cap, and its softmax; the fast kernels never hold all rows.
 class LogitRow {
  public:
@@ -18,7 +25,7 @@ class LogitRow {
       const Real product = sum(hidden, [&](std::int64_t h) {
         return Real(x[t * hidden + h]) * (is_transposed ? weight[h * vocabulary + v] : weight[v * hidden + h]);
       });
-      const Real scaled = stored(DType::f32, scale) * product;
+      const Real scaled = stored(DType::f32, scale) * (product + branch_of(c, t, v));
       const Real z = cap == 0.0 ? scaled : cap * tanh(scaled / cap);
       logits_.push_back(z);
       slopes_.push_back(stored(DType::f32, scale) * (cap == 0.0 ? Real(1.0) : 1.0 - (z / cap) * (z / cap)));
@@ -84,12 +91,22 @@ Outputs gradient_reference(const Case& c) {
       return at(t, v) * (is_transposed ? weight[h * vocabulary + v] : weight[v * hidden + h]);
     });
   });
-  const auto dweight = elements(vocabulary * hidden, [&](std::int64_t i) {
+  const auto dweight = elements(c.out[2].present ? vocabulary * hidden : 0, [&](std::int64_t i) {
     const std::int64_t v = is_transposed ? i % vocabulary : i / hidden;
     const std::int64_t h = is_transposed ? i / vocabulary : i % hidden;
     return initial(c, 2, i) + sum(tokens, [&](std::int64_t t) { return at(t, v) * x[t * hidden + h]; });
   });
-  return {{loss}, dx, dweight, {}};
+  if (!c.in[3].present) return {{loss}, dx, dweight, {}, {}, {}};
+  const Operand &branch = c.in[3], &factor = c.in[4];
+  const std::int64_t rank = branch.shape[1];
+  const auto dbranch = elements(tokens * rank, [&](std::int64_t i) {
+    return sum(vocabulary, [&](std::int64_t v) { return at(i / rank, v) * factor[v * rank + i % rank]; });
+  });
+  const auto dfactor = elements(vocabulary * rank, [&](std::int64_t i) {
+    return initial(c, 5, i) +
+           sum(tokens, [&](std::int64_t t) { return at(t, i / rank) * branch[t * rank + i % rank]; });
+  });
+  return {{loss}, dx, dweight, {}, dbranch, dfactor};
 }
 
 /// What the gradients are of: gradient_scale times the loss of this micro-batch.
@@ -108,7 +125,8 @@ Case loss_case(Precision p, Extents e, bool transposed, double softcap, double l
   const Shape weight = transposed ? Shape{e.hidden, e.vocabulary} : Shape{e.vocabulary, e.hidden};
   return {.name = fmt::format("T {} H {} V {} chunk {} transposed {} softcap {} logit_scale {} first {}", e.tokens,
                               e.hidden, e.vocabulary, e.chunk, transposed, softcap, logit_scale, first),
-          .in = {random(p.activation, {e.tokens, e.hidden}, 1), random(p.activation, weight, 2, 0.3), labels},
+          .in = {random(p.activation, {e.tokens, e.hidden}, 1), random(p.activation, weight, 2, 0.3), labels, absent(),
+                 absent()},
           .out = {output(DType::f64, {1}), workspace({e.chunk, e.vocabulary})},
           .attributes = {{"chunk", e.chunk},
                          {"transposed", std::int64_t{transposed}},
@@ -132,6 +150,26 @@ Case with_quantized(Case c, DType type) {
   return c;
 }
 
+/// The same with an adapter of rank 3 beside the weight, which is frozen.
+Case with_branch(Precision p, Case c) {
+  c.name += " branch";
+  c.in[3] = random(p.activation, {c.in[0].shape[0], 3}, 7);
+  c.in[4] = random(p.activation, {c.in[1].shape[0], 3}, 8, 0.3);
+  if (c.out.size() < 6) return c;
+  const auto mode = static_cast<Accumulate>(c.attributes.integer("accumulate"));
+  c.out[2] = absent();
+  c.out[4] = output(p.activation, c.in[3].shape);
+  c.out[5] = gradient_output(p, c.in[4].shape, mode, c.scalars.first_micro_batch, 9);
+  return c;
+}
+
+/// The same where nothing trainable lies behind x.
+Case without_dx(Case c) {
+  c.name += " no dx";
+  c.out[1] = absent();
+  return c;
+}
+
 /// One case more of each quantized type.
 std::vector<Case> and_quantized(std::vector<Case> cases, const Case& like) {
   for (const DType type : kQuantized) cases.push_back(with_quantized(like, type));
@@ -145,6 +183,7 @@ Case gradient_case(Precision p, Extents e, bool transposed, double softcap, doub
   c.attributes.set("accumulate", static_cast<std::int64_t>(mode));
   c.out.insert(c.out.begin() + 1,
                {output(p.activation, {e.tokens, e.hidden}), gradient_output(p, c.in[1].shape, mode, first, 5)});
+  c.out.insert(c.out.end(), {absent(), absent()});
   return c;
 }
 
@@ -166,7 +205,8 @@ std::vector<Operation> cross_entropy_operations() {
               loss_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, false),
               with_terms(loss_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, false), 0.1, 0.0),
               with_terms(loss_case(p, {13, 20, 101, 16}, false, 0.0, 0.5, false), 0.0, 1e-2),
-              with_terms(loss_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, true), 0.2, 1e-2)},
+              with_terms(loss_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, true), 0.2, 1e-2),
+              with_branch(p, loss_case(p, {13, 20, 37, 4}, false, 2.0, 0.5, false))},
              loss_case(p, {13, 64, 37, 4}, false, 0.0, 1.0, false));
        },
        .reference = loss_reference,
@@ -181,12 +221,16 @@ std::vector<Operation> cross_entropy_operations() {
               gradient_case(p, {9, 16, 64, 8}, false, 0.0, 0.25, Accumulate::add_after_first, false),
               with_terms(gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true), 0.1, 0.0),
               with_terms(gradient_case(p, {13, 20, 101, 16}, false, 0.0, 0.5, Accumulate::overwrite, true), 0.0, 1e-2),
-              with_terms(gradient_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, Accumulate::overwrite, true), 0.2, 1e-2)},
+              with_terms(gradient_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, Accumulate::overwrite, true), 0.2, 1e-2),
+              with_branch(p, gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true)),
+              with_branch(p, gradient_case(p, {13, 20, 37, 16}, false, 2.0, 0.5, Accumulate::add, true)),
+              without_dx(gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true))},
              gradient_case(p, {13, 64, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true));
        },
        .reference = gradient_reference,
        .objective = loss_objective,
-       .derivatives = {{.output = 1, .input = 0}, {.output = 2, .input = 1}},
+       .derivatives =
+           {{.output = 1, .input = 0}, {.output = 2, .input = 1}, {.output = 4, .input = 3}, {.output = 5, .input = 4}},
        .large = [](Precision p) { return gradient_case(p, kLarge, false, 0.0, 1.0, Accumulate::overwrite, true); },
        .flops = [](const Case&) { return products(3.0); }},
   };

@@ -3,20 +3,28 @@
 namespace heddle::conformance {
 namespace {
 
+/// Where the element of column h for an id lies in a table: [V, H], or [H, V] where it is transposed.
+std::int64_t place_of(const Case& c, const Shape& table, std::int64_t id, std::int64_t h) {
+  return c.attributes.integer("transposed") != 0 ? h * table[1] + id : id * table[1] + h;
+}
+
 Outputs embedding_reference(const Case& c) {
-  const std::int64_t hidden = c.in[1].shape[1];
+  const std::int64_t hidden = c.out[0].shape[1];
   return {elements(c.out[0].shape.elements(), [&](std::int64_t i) {
-    return Real(c.in[1][static_cast<std::int64_t>(c.in[0][i / hidden]) * hidden + i % hidden]);
+    return Real(c.in[1][place_of(c, c.in[1].shape, static_cast<std::int64_t>(c.in[0][i / hidden]), i % hidden)]);
   })};
 }
 
 Outputs embedding_backward_reference(const Case& c) {
   const std::int64_t hidden = c.in[1].shape[1], tokens = c.in[1].shape[0];
   const auto padding = static_cast<double>(c.attributes.integer("padding_id", -1));
+  const std::int64_t columns = c.out[0].shape[1];
+  const bool is_transposed = c.attributes.integer("transposed") != 0;
   return {elements(c.out[0].shape.elements(), [&](std::int64_t i) {
-    const double id = static_cast<double>(i / hidden);
+    const auto id = static_cast<double>(is_transposed ? i % columns : i / columns);
+    const std::int64_t h = is_transposed ? i / columns : i % columns;
     return initial(c, 0, i) + sum(tokens, [&](std::int64_t t) {
-             return c.in[0][t] == id && id != padding ? c.in[1][t * hidden + i % hidden] : 0.0;
+             return c.in[0][t] == id && id != padding ? c.in[1][t * hidden + h] : 0.0;
            });
   })};
 }
@@ -25,7 +33,7 @@ double embedding_objective(const Case& c) {
   const Case forward{.name = "",
                      .in = {c.in[0], c.unseen[0]},
                      .out = {output(DType::f64, c.in[1].shape)},
-                     .attributes = {},
+                     .attributes = {{"transposed", c.attributes.integer("transposed")}},
                      .scalars = {}};
   Operand dy = c.in[1];  // without what padding would pass on
   for (std::int64_t i = 0; i < dy.shape.elements(); ++i) {
@@ -41,6 +49,14 @@ Case embedding_case(Precision p, std::int64_t tokens, std::int64_t vocabulary, s
           .out = {output(p.activation, {tokens, hidden})},
           .attributes = {},
           .scalars = {.tokens = tokens}};
+}
+
+Case transposed_case(Precision p, std::int64_t tokens, std::int64_t vocabulary, std::int64_t hidden) {
+  Case c = embedding_case(p, tokens, vocabulary, hidden);
+  c.name += " transposed";
+  c.in[1] = random(p.activation, {hidden, vocabulary}, 2);
+  c.attributes.set("transposed", std::int64_t{1});
+  return c;
 }
 
 Case quantized_case(Precision p, DType type) {
@@ -59,6 +75,16 @@ Case embedding_backward_case(Precision p, std::int64_t tokens, std::int64_t voca
           .attributes = {{"accumulate", static_cast<std::int64_t>(mode)}, {"padding_id", padding_id}},
           .scalars = {.tokens = tokens, .first_micro_batch = first},
           .unseen = {random(p.activation, {vocabulary, hidden}, 4)}};
+}
+
+Case transposed_backward_case(Precision p, std::int64_t tokens, std::int64_t vocabulary, std::int64_t hidden,
+                              Accumulate mode, std::int64_t padding_id = -1) {
+  Case c = embedding_backward_case(p, tokens, vocabulary, hidden, mode, true, padding_id);
+  c.name += " transposed";
+  c.out = {gradient_output(p, {hidden, vocabulary}, mode, true, 3)};
+  c.unseen = {random(p.activation, {hidden, vocabulary}, 4)};
+  c.attributes.set("transposed", std::int64_t{1});
+  return c;
 }
 
 Outputs neftune_reference(const Case& c) {
@@ -104,7 +130,7 @@ std::vector<Operation> embedding_operations() {
       {.name = "embedding",
        .cases = [](Precision p) -> std::vector<Case> {
          std::vector<Case> cases = {embedding_case(p, 1, 1, 1), embedding_case(p, 130, 11, 33),
-                                    embedding_case(p, 5, 300, 256)};
+                                    embedding_case(p, 5, 300, 256), transposed_case(p, 130, 11, 8)};
          for (const DType type : kQuantized) cases.push_back(quantized_case(p, type));
          return cases;
        },
@@ -116,7 +142,9 @@ std::vector<Operation> embedding_operations() {
          return {embedding_backward_case(p, 1, 1, 1, Accumulate::overwrite, true),
                  embedding_backward_case(p, 130, 11, 33, Accumulate::add, true, 7),
                  embedding_backward_case(p, 40, 30, 300, Accumulate::add_after_first, true),
-                 embedding_backward_case(p, 40, 30, 129, Accumulate::add_after_first, false)};
+                 embedding_backward_case(p, 40, 30, 129, Accumulate::add_after_first, false),
+                 transposed_backward_case(p, 130, 11, 8, Accumulate::overwrite),
+                 transposed_backward_case(p, 40, 30, 3, Accumulate::add, 7)};
        },
        .reference = embedding_backward_reference,
        .objective = embedding_objective,

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "formats/json.h"
 #include "models/model.h"
 
 namespace heddle {
@@ -26,8 +27,7 @@ ModuleList list_modules() {
 }
 
 LoraModules modules_for(LoraConfig config, const std::string& model_type = "llama") {
-  const ModuleList list = list_modules();
-  return {std::move(config), model_type, list.linear, list.weights, "run.yaml: lora"};
+  return {std::move(config), model_type, list_modules(), "run.yaml: lora"};
 }
 
 std::string error_of(LoraConfig config, const std::string& model_type = "llama") {
@@ -104,12 +104,48 @@ TEST(LoraModules, TrainsModulesToSaveAndBiasesUnderPeftsNames) {
             "base_model.model.model.layers.0.self_attn.k_proj.bias");
 }
 
+LoraModules tied_modules_for(LoraConfig config) {
+  Json document = parse_json(kConfig, "config.json");
+  document["tie_word_embeddings"] = true;
+  ModuleList list;
+  emit_model(list, parse_model_config(document.dump(), "config.json"));
+  return {std::move(config), "llama", list, "run.yaml: lora"};
+}
+
+TEST(LoraModules, TakesTheEmbeddingAndTheHeadByNameAlone) {
+  LoraConfig config;
+  config.target_modules = {"embed_tokens", "lm_head"};
+  EXPECT_TRUE(modules_for(config).has_adapter("model.embed_tokens"));
+  EXPECT_TRUE(modules_for(config).has_adapter("lm_head"));
+  EXPECT_FALSE(modules_for(config).splits_tied());
+  EXPECT_TRUE(tied_modules_for(config).splits_tied());
+  config.use_dora = true;
+  EXPECT_THAT(error_of(config), HasSubstr("use_dora"));
+  LoraConfig all;
+  all.target_pattern = "all-linear";
+  EXPECT_FALSE(modules_for(all).has_adapter("lm_head"));
+  EXPECT_FALSE(modules_for(all).has_vocabulary());
+}
+
+TEST(LoraModules, ASavedTableOfATiedModelIsACopyUnlessBothAreOne) {
+  LoraConfig config;
+  config.target_modules = {"q_proj"};
+  EXPECT_FALSE(tied_modules_for(config).unties_head());
+  config.modules_to_save = {"lm_head"};
+  EXPECT_TRUE(tied_modules_for(config).unties_head());
+  EXPECT_FALSE(tied_modules_for(config).trains("model.embed_tokens.weight"));
+  EXPECT_FALSE(modules_for(config).unties_head());  // it is untied already
+  config.ensure_weight_tying = true;
+  EXPECT_FALSE(tied_modules_for(config).unties_head());
+  EXPECT_TRUE(tied_modules_for(config).trains("model.embed_tokens.weight"));
+}
+
 TEST(LoraModules, RefusesWhatTheModelDoesNotHave) {
   LoraConfig config;
   config.target_modules = {"q_prj"};
   EXPECT_THAT(error_of(config), HasSubstr("run.yaml: lora: target_modules: q_prj names no module"));
   EXPECT_THAT(error_of(config), HasSubstr("did you mean q_proj"));
-  config.target_modules = {"embed_tokens"};
+  config.target_modules = {"norm"};
   EXPECT_THAT(error_of(config), HasSubstr("modules_to_save"));
   config.target_modules = {};
   EXPECT_THAT(error_of(config, "phi3"), HasSubstr("target_modules is missing"));

@@ -91,7 +91,7 @@ class Weights : public testing::Test {
       const auto& [parameters, sharding] = std::tie(rank.compiled.parameters, rank.compiled.sharding);
       initialize_weights(parameters, 3, sharding, rank.executor);
       export_weights(folder, fresh_source(parameters, dtype), parameters, sharding, rank.executor, std::nullopt,
-                     rank.communicator);
+                     nullptr, rank.communicator);
     });
     return bytes_of(folder / "model.safetensors");
   }

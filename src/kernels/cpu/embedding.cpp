@@ -1,6 +1,7 @@
-// y[t,:] = weight[ids[t],:], decoded where the weight is quantized. Overwrites y. The backward adds dy[t,:] to
-// dweight[ids[t],:], but for ids[t] = padding_id; in overwrite mode all of dweight is zeroed first. Rows are added in
-// the order of the stream, for slices of columns in parallel: no atomics, and the same bits for any number of threads.
+// y[t,:] = weight[ids[t],:] (transposed: weight[:,ids[t]]), decoded where the weight is quantized. Overwrites y. The
+// backward adds dy[t,:] to dweight[ids[t],:], but for ids[t] = padding_id; in overwrite mode all of dweight is zeroed
+// first. Rows are added in the order of the stream, for slices of columns in parallel: no atomics, and the same bits
+// for any number of threads.
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,6 +16,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 
+/// dweight[k,ids[t]] += dy[t,k]: a row of dweight, which no other thread touches, after another.
+void add_columns(const std::int32_t* ids, std::int64_t padding_id, const TensorView& dy, const TensorView& dweight) {
+  const std::int64_t tokens = dy.shape.rows(), rank = dy.shape.back(), vocabulary = dweight.shape[1];
+  with_element_type(dy.dtype, [&](auto* type) {
+    using A = std::remove_pointer_t<decltype(type)>;
+    for_each_block(rank, 1, [&](std::int64_t k, std::int64_t) {
+      auto* row = dweight.as<float>() + k * vocabulary;
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        if (ids[t] != padding_id) row[ids[t]] += static_cast<float>(dy.as<const A>()[t * rank + k]);
+      }
+    });
+  });
+}
+
 void embedding_backward(const KernelCall& call) {
   constexpr std::int64_t kColumns = 128;
   const TensorView& dy = call.in[1];
@@ -27,6 +42,7 @@ void embedding_backward(const KernelCall& call) {
       std::memset(dweight.as<float>() + begin, 0, static_cast<std::size_t>(count) * sizeof(float));
     });
   }
+  if (call.attributes.integer("transposed") != 0) return add_columns(ids, padding_id, dy, dweight);
   with_element_type(dy.dtype, [&](auto* type) HWY_ATTR {
     using A = std::remove_pointer_t<decltype(type)>;
     for_each_block(hidden, kColumns, [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
@@ -34,6 +50,18 @@ void embedding_backward(const KernelCall& call) {
         if (ids[t] == padding_id) continue;
         add_to(count, dy.as<const A>() + t * hidden + begin, dweight.as<float>() + ids[t] * hidden + begin);
       }
+    });
+  });
+}
+
+/// y[t,k] = weight[k,ids[t]].
+void take_columns(const std::int32_t* ids, const TensorView& weight, const TensorView& y) {
+  const std::int64_t tokens = y.shape.rows(), rank = y.shape.back(), vocabulary = weight.shape[1];
+  with_element_type(y.dtype, [&](auto* type) {
+    using A = std::remove_pointer_t<decltype(type)>;
+    for_each_block(tokens, rows_per_block(rank), [&](std::int64_t begin, std::int64_t count) {
+      for (std::int64_t i = begin * rank; i < (begin + count) * rank; ++i)
+        y.as<A>()[i] = weight.as<const A>()[i % rank * vocabulary + ids[i / rank]];
     });
   });
 }
@@ -70,18 +98,21 @@ HWY_AFTER_NAMESPACE();
 namespace heddle::cpu {
 HWY_EXPORT(embedding_backward);
 HWY_EXPORT(decode_rows);
+HWY_EXPORT(take_columns);
 
 void embedding(const KernelCall& call) {
   const TensorView& weight = call.in[1];
   const TensorView& y = call.out[0];
   const auto* ids = call.in[0].as<const std::int32_t>();
   const std::int64_t tokens = y.shape.rows();
-  const std::int64_t vocabulary = weight.shape[0];
+  const bool is_transposed = call.attributes.integer("transposed") != 0;
+  const std::int64_t vocabulary = weight.shape[is_transposed ? 1 : 0];
   for (std::int64_t t = 0; t < tokens; ++t) {
     if (ids[t] < 0 || ids[t] >= vocabulary) {
       fail("embedding: token {} of the stream has id {}; the vocabulary has {} entries", t, ids[t], vocabulary);
     }
   }
+  if (is_transposed) return HWY_DYNAMIC_DISPATCH(take_columns)(ids, weight, y);
   if (is_quantized(weight.dtype)) return HWY_DYNAMIC_DISPATCH(decode_rows)(ids, weight, y);
   const auto bytes = static_cast<std::int64_t>(dtype_bytes(y.dtype)) * y.shape.back();
   for_each_block(tokens, rows_per_block(y.shape.back()), [&](std::int64_t begin, std::int64_t count) {

@@ -5,7 +5,8 @@
 // with s logit_scale, c softcap, e label_smoothing, w z_loss and g gradient_scale; x [T,H], W [V,H] (transposed:
 // [H,V]). Without smoothing and z-loss: L - z_label, and softmax(z) - onehot. Logits and d are f32 in the workspace
 // [chunk,V], the second in place of the first. Rows with label -100 have no loss and zero d. loss and dx are
-// overwritten; dW as the call says. T*H*V multiply-adds for the loss, three times that with gradients.
+// overwritten (dx may be absent); dW as the call says. An adapter's branch x2 [T,r], W2 [V,r] adds x2 W2^T to l and has
+// dx2 = d W2 and dW2 (+)= d^T x2. T*H*V multiply-adds for the loss, three times that with gradients.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -164,12 +165,18 @@ HWY_EXPORT(cross_entropy_row);
 
 constexpr std::int32_t kIgnored = -100;
 
+std::size_t row_bytes(const TensorView& matrix) {
+  return static_cast<std::size_t>(matrix.shape.back()) * dtype_bytes(matrix.dtype);
+}
+
 /// The operands of both operations, checked.
 struct Head {
   Head(const KernelCall& call, const TensorView& logits);
 
   const TensorView& x;
+  TensorView branch_x;   ///< absent without an adapter
   MatrixOperand weight;  ///< as [V, H]
+  MatrixOperand branch_weight;
   const std::int32_t* labels;
   float* logits;
   std::int64_t tokens, hidden, vocabulary, chunk;
@@ -177,9 +184,11 @@ struct Head {
   const Scratch& scratch;
   LogitRow row;  ///< what is common to all rows
 
-  MatrixOperand x_rows(std::int64_t begin) const {
-    const auto bytes = begin * hidden * static_cast<std::int64_t>(dtype_bytes(x.dtype));
-    return row_major(x.as<std::byte>() + bytes, x.dtype, hidden);
+  MatrixOperand x_rows(std::int64_t begin) const { return rows_of(x, begin); }
+  static MatrixOperand rows_of(const TensorView& matrix, std::int64_t begin) {
+    const std::int64_t columns = matrix.shape.back();
+    const auto bytes = begin * columns * static_cast<std::int64_t>(dtype_bytes(matrix.dtype));
+    return row_major(matrix.as<std::byte>() + bytes, matrix.dtype, columns);
   }
   MatrixOperand logit_rows() const { return row_major(logits, DType::f32, vocabulary); }
 };
@@ -194,6 +203,10 @@ Head::Head(const KernelCall& call, const TensorView& workspace)
   chunk = call.attributes.integer("chunk");
   weight = row_major(w);
   if (is_transposed) weight = transposed(weight);
+  if (call.in.size() > 3 && call.in[3].present()) {
+    branch_x = call.in[3];
+    branch_weight = row_major(call.in[4]);
+  }
   HEDDLE_CHECK(chunk > 0 && std::min(chunk, tokens) * vocabulary <= workspace.elements());
   HEDDLE_CHECK(static_cast<std::size_t>(std::min(chunk, tokens)) * sizeof(double) <= scratch.shared_bytes);
   row.values = nullptr;
@@ -231,6 +244,14 @@ void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t c
   product.c = head.logits;
   product.c_row_stride = head.vocabulary;
   matmul(product, head.scratch);
+  if (head.branch_x.present()) {
+    product.depth = head.branch_x.shape.back();
+    product.a = Head::rows_of(head.branch_x, begin);
+    product.b = transposed(head.branch_weight);
+    product.addend = head.logits;
+    product.addend_row_stride = head.vocabulary;
+    matmul(product, head.scratch);
+  }
 
   auto* losses = reinterpret_cast<double*>(head.scratch.shared);  // free between products
   const auto cross_entropy_of_row = HWY_DYNAMIC_DISPATCH(cross_entropy_row);
@@ -248,15 +269,30 @@ void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t c
   for (std::int64_t i = 0; i < count; ++i) total += losses[i];
 }
 
+/// dx = d W for the rows of a chunk.
+void input_gradient(const Head& head, const MatrixOperand& weight, const TensorView& dx, std::int64_t begin,
+                    std::int64_t count) {
+  MatrixProduct product;
+  product.rows = count;
+  product.columns = dx.shape.back();
+  product.depth = head.vocabulary;
+  product.a = head.logit_rows();
+  product.b = weight;
+  product.c = dx.as<std::byte>() + row_bytes(dx) * static_cast<std::size_t>(begin);
+  product.c_dtype = dx.dtype;
+  product.c_row_stride = product.columns;
+  matmul(product, head.scratch);
+}
+
 /// dW (+)= d^T x over the rows of a chunk; transposed: x^T d.
-void add_weight_gradient(const Head& head, const TensorView& dweight, std::int64_t begin, std::int64_t count,
-                         bool add) {
+void add_weight_gradient(const Head& head, const TensorView& x, bool is_transposed, const TensorView& dweight,
+                         std::int64_t begin, std::int64_t count, bool add) {
   MatrixProduct product;
   product.rows = dweight.shape[0];
   product.columns = dweight.shape[1];
   product.depth = count;
-  product.a = transposed(head.is_transposed ? head.x_rows(begin) : head.logit_rows());
-  product.b = head.is_transposed ? head.logit_rows() : head.x_rows(begin);
+  product.a = transposed(is_transposed ? Head::rows_of(x, begin) : head.logit_rows());
+  product.b = is_transposed ? head.logit_rows() : Head::rows_of(x, begin);
   product.c = dweight.data;
   product.c_row_stride = product.columns;
   product.addend = add ? dweight.data : nullptr;
@@ -280,34 +316,34 @@ void linear_cross_entropy_gradient(const KernelCall& call) {
   Head head(call, call.out[3]);
   head.row.with_gradient = true;
   const TensorView &dx = call.out[1], &dweight = call.out[2];
-  const auto dx_row_bytes = static_cast<std::size_t>(head.hidden) * dtype_bytes(dx.dtype);
+  TensorView branch_dx, branch_dweight;
+  if (call.out.size() > 5) {
+    branch_dx = call.out[4];
+    branch_dweight = call.out[5];
+  }
   bool add = adds(call);
   double total = 0.0;
   for (std::int64_t begin = 0; begin < head.tokens; begin += head.chunk) {
     const std::int64_t count = std::min(head.chunk, head.tokens - begin);
-    std::byte* dx_rows = dx.as<std::byte>() + static_cast<std::size_t>(begin) * dx_row_bytes;
     if (!any_supervised(head, begin, count)) {
-      std::memset(dx_rows, 0, static_cast<std::size_t>(count) * dx_row_bytes);
+      for (const TensorView& gradient : {dx, branch_dx}) {
+        if (!gradient.present()) continue;
+        std::memset(gradient.as<std::byte>() + row_bytes(gradient) * static_cast<std::size_t>(begin), 0,
+                    row_bytes(gradient) * static_cast<std::size_t>(count));
+      }
       continue;
     }
     cross_entropy_of_chunk(head, begin, count, total);
-    MatrixProduct product;
-    product.rows = count;
-    product.columns = head.hidden;
-    product.depth = head.vocabulary;
-    product.a = head.logit_rows();
-    product.b = head.weight;
-    product.c = dx_rows;
-    product.c_dtype = dx.dtype;
-    product.c_row_stride = head.hidden;
-    matmul(product, head.scratch);
-    if (dweight.present()) {
-      add_weight_gradient(head, dweight, begin, count, add);
-      add = true;
-    }
+    if (dx.present()) input_gradient(head, head.weight, dx, begin, count);
+    if (branch_dx.present()) input_gradient(head, head.branch_weight, branch_dx, begin, count);
+    if (dweight.present()) add_weight_gradient(head, head.x, head.is_transposed, dweight, begin, count, add);
+    if (branch_dweight.present()) add_weight_gradient(head, head.branch_x, false, branch_dweight, begin, count, add);
+    add = true;
   }
-  if (dweight.present() && !add)
-    std::memset(dweight.data, 0, static_cast<std::size_t>(dweight.elements()) * sizeof(float));
+  for (const TensorView& gradient : {dweight, branch_dweight}) {
+    if (gradient.present() && !add)
+      std::memset(gradient.data, 0, static_cast<std::size_t>(gradient.elements()) * sizeof(float));
+  }
   *call.out[0].as<double>() = total;
 }
 

@@ -53,7 +53,9 @@ class OptimizerProgram {
     const OptimizerKind kind = kind_for(settings_, parameter);
     if (kind == OptimizerKind::muon) return append_muon(parameter, gradient, states, updated);
     if (kind == OptimizerKind::adafactor) return append_adafactor(parameter, gradient, states, updated);
-    Attributes attributes = {{"weight_decay", decay_of(parameter)}};
+    const bool is_muons_adamw = settings_.kind == OptimizerKind::muon;
+    Attributes attributes = {{"weight_decay", decay_of(parameter)},
+                             {"rate", parameter.learning_rate_scale * (is_muons_adamw ? settings_.adamw_rate : 1.0)}};
     if (kind == OptimizerKind::sgd) {
       if (states.empty()) updated.emplace_back();
       attributes.set("momentum", settings_.momentum);
@@ -63,10 +65,7 @@ class OptimizerProgram {
       attributes.set("beta1", settings_.beta1);
       attributes.set("beta2", settings_.beta2);
     }
-    if (kind == OptimizerKind::adamw || kind == OptimizerKind::adamw_8bit) {
-      attributes.set("epsilon", settings_.epsilon);
-      attributes.set("rate", settings_.kind == OptimizerKind::muon ? settings_.adamw_rate : 1.0);
-    }
+    if (kind == OptimizerKind::adamw || kind == OptimizerKind::adamw_8bit) attributes.set("epsilon", settings_.epsilon);
     constexpr std::array<std::string_view, 4> kOperations = {"adamw", "adamw_8bit", "lion", "sgd"};
     update_.append(kOperations.at(static_cast<std::size_t>(kind)), parameter, own_elements(gradient, parameter),
                    factor_, updated, attributes);
@@ -114,13 +113,15 @@ class OptimizerProgram {
     append_descent(parameter, whole, 1.0, updated);
   }
 
-  /// weight and master, the first two of `updated`, go along this rank's elements of a direction.
+  /// weight and master, the first two of `updated`, go along this rank's elements of a direction. `rate` is of the
+  /// direction alone, the parameter's own of the decay too.
   void append_descent(const Parameter& parameter, int whole, double rate, const std::vector<Updated>& updated) {
     const Buffer& weight = made_.program.at(updated[0].id);
     const std::int64_t elements = weight.type.shape.elements();
     const int own = made_.view(whole, made_.first_updated(parameter), elements);
     update_.append("descend", parameter, own, -1, {updated[0], updated[1]},
-                   {{"weight_decay", decay_of(parameter)}, {"rate", rate}});
+                   {{"weight_decay", decay_of(parameter) * parameter.learning_rate_scale},
+                    {"rate", rate * parameter.learning_rate_scale}});
     update_.finish();
   }
 
@@ -145,7 +146,7 @@ class OptimizerProgram {
   }
 
   double decay_of(const Parameter& parameter) const {
-    return parameter.shape.rank() >= 2 ? settings_.weight_decay : 0.0;
+    return parameter.shape.rank() >= 2 ? parameter.weight_decay.value_or(settings_.weight_decay) : 0.0;
   }
 
   UpdateProgram made_;

@@ -1,0 +1,157 @@
+// Adapters of embeddings and heads: the bits of one rank in every layout, with a vocabulary that grew, and a head that
+// is no longer tied.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "formats/safetensors.h"
+#include "small_run.h"
+#include "train/run_setup.h"
+#include "train/trainer.h"
+
+namespace heddle::endtoend {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+/// A byte-level vocabulary of 96 letters, and three tokens more than the model has.
+void write_tokenizer(const fs::path& folder, int added) {
+  Json vocabulary = Json::object(), tokens = Json::array();
+  for (int id = 0; id < 96; ++id)
+    vocabulary[std::string(1, static_cast<char>(' ' + id % 95)) + (id < 95 ? "" : "x")] = id;
+  for (int i = 0; i < added; ++i) {
+    tokens.push_back({{"id", 96 + i},
+                      {"content", "<new" + std::to_string(i) + ">"},
+                      {"single_word", false},
+                      {"lstrip", false},
+                      {"rstrip", false},
+                      {"normalized", false},
+                      {"special", true}});
+  }
+  const Json document = {{"version", "1.0"},
+                         {"truncation", nullptr},
+                         {"padding", nullptr},
+                         {"added_tokens", tokens},
+                         {"normalizer", nullptr},
+                         {"pre_tokenizer", nullptr},
+                         {"post_processor", nullptr},
+                         {"decoder", nullptr},
+                         {"model",
+                          {{"type", "BPE"},
+                           {"dropout", nullptr},
+                           {"unk_token", nullptr},
+                           {"continuing_subword_prefix", nullptr},
+                           {"end_of_word_suffix", nullptr},
+                           {"fuse_unk", false},
+                           {"byte_fallback", false},
+                           {"vocab", vocabulary},
+                           {"merges", Json::array()}}}};
+  fs::create_directories(folder);
+  std::ofstream(folder / "tokenizer.json") << document.dump();
+}
+
+class AdapterTables : public testing::Test {
+ protected:
+  void SetUp() override {
+    Json run = small_run(folder_.path(), llama_config(), "base");  // tied
+    run["max_steps"] = 1;
+    ASSERT_EQ(train(run_file(run)), 0);
+    write_tokenizer(folder_.path() / "tokens", 3);
+  }
+  Json run(const std::string& name, const Json& lora, const Json& changes) const {
+    Json run = small_run(folder_.path(), llama_config(), name);
+    run.erase("config_name");
+    run.update({{"model_name_or_path", (folder_.path() / "base").string()},
+                {"threads", 1},
+                {"max_steps", 4},
+                {"lora", lora},
+                {"lr_scheduler_type", "constant"}});
+    run.update(changes);
+    return run;
+  }
+  fs::path train_as(const std::string& name, const Json& lora, const Json& changes) const {
+    EXPECT_EQ(train(run_file(run(name, lora, changes))), 0) << changes.dump();
+    EXPECT_EQ(read_file(folder_.path() / name / "plan.json"), read_file(folder_.path() / name / "memory.json"));
+    return folder_.path() / name;
+  }
+  static std::string adapter_of(const fs::path& folder) { return read_file(folder / "adapter_model.safetensors"); }
+
+  TemporaryFolder folder_;
+};
+
+const std::vector<Json> kLoras = {
+    {{"r", 4}, {"target_modules", {"q_proj", "embed_tokens", "lm_head"}}, {"lora_dropout", 0.1}},
+    {{"r", 4}, {"target_modules", Json::array({"q_proj"})}, {"modules_to_save", {"embed_tokens", "lm_head"}}},
+    {{"r", 4},
+     {"target_modules", Json::array({"q_proj"})},
+     {"modules_to_save", Json::array({"embed_tokens"})},
+     {"ensure_weight_tying", true}}};
+
+TEST_F(AdapterTables, GiveTheBitsOfThePlainRunInAnyLayoutAndAfterAResume) {
+  const std::vector<Json> layouts = {{{"ranks", 2}, {"gradient_accumulation_steps", 1}, {"zero_stage", 3}},
+                                     {{"ranks", 2}, {"gradient_accumulation_steps", 1}, {"zero_stage", 1}},
+                                     {{"offload_optimizer", "cpu"}, {"offload_param", "cpu"}, {"recompute", "full"}}};
+  for (std::size_t i = 0; i < kLoras.size(); ++i) {
+    const std::string plain = adapter_of(train_as("plain", kLoras[i], Json::object()));
+    for (const Json& layout : layouts)
+      EXPECT_EQ(adapter_of(train_as("other", kLoras[i], layout)), plain) << i << " " << layout.dump();
+    const std::string name = "resumed" + std::to_string(i);
+    train_as(name, kLoras[i], {{"max_steps", 2}, {"save_steps", 2}});
+    EXPECT_EQ(adapter_of(train_as(name, kLoras[i], {{"save_steps", 2}})), plain) << i;
+  }
+}
+
+TEST_F(AdapterTables, AFreshOneChangesNoLogit) {
+  const Json still = {{"learning_rate", 0.0}, {"max_steps", 1}};
+  Json plain = run("plain", nullptr, still);
+  ASSERT_EQ(train(run_file(plain)), 0);
+  const std::string want = trajectory(folder_.path() / "plain");
+  for (Json lora : kLoras) {
+    lora["lora_dropout"] = 0.0;
+    const std::string got = trajectory(train_as("still", lora, still));
+    EXPECT_EQ(got.substr(0, got.find(' ')), want.substr(0, want.find(' '))) << lora.dump();
+  }
+}
+
+TEST_F(AdapterTables, NewTokensTrainAndServeWithTheAdaptersOwnTokenizer) {
+  const Json grown = {{"resize_token_embeddings", true}, {"tokenizer_name", (folder_.path() / "tokens").string()}};
+  const fs::path out = train_as("grown", kLoras[1], grown);
+  const SafetensorsFile file(out / "adapter_model.safetensors");
+  for (const char* name : {"base_model.model.model.embed_tokens.weight", "base_model.model.lm_head.weight"}) {
+    ASSERT_NE(file.find(name), nullptr);
+    EXPECT_EQ(file.find(name)->shape, (std::vector<std::int64_t>{99, 32}));
+  }
+  const ModelSource served = open_model(out);
+  EXPECT_EQ(served.config.vocab_size, 99);
+  EXPECT_EQ(served.tokenizer_folder, out);
+  EXPECT_EQ(open_tokenizer("", served.tokenizer_folder)->vocab_size(), 99);
+  EXPECT_THAT(
+      [&] {
+        train(run_file(run("unsaved", {{"target_modules", Json::array({"q_proj"})}}, grown)));
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("expected lora.modules_to_save")));
+}
+
+TEST_F(AdapterTables, AVocabularyGrowsToTheTokenizersAndIsNeverCut) {
+  const auto shape_of = [&](const Json& changes) {
+    Json grown = run("whole", nullptr, changes);
+    EXPECT_EQ(train(run_file(grown)), 0);
+    const SafetensorsFile file(folder_.path() / "whole" / "model.safetensors");
+    const Json config = parse_json(read_file(folder_.path() / "whole" / "config.json"), "config.json");
+    EXPECT_EQ(config["vocab_size"], file.find("model.embed_tokens.weight")->shape[0]);
+    return file.find("model.embed_tokens.weight")->shape[0];
+  };
+  const std::string tokens = (folder_.path() / "tokens").string();
+  EXPECT_EQ(shape_of({{"tokenizer_name", tokens}}), 96);
+  EXPECT_EQ(shape_of({{"tokenizer_name", tokens}, {"resize_token_embeddings", true}}), 99);
+  EXPECT_EQ(shape_of({{"tokenizer_name", tokens}, {"resize_token_embeddings", true}, {"pad_to_multiple_of", 16}}), 112);
+  write_tokenizer(folder_.path() / "few", 0);
+  EXPECT_EQ(shape_of({{"tokenizer_name", (folder_.path() / "few").string()},
+                      {"resize_token_embeddings", true},
+                      {"pad_to_multiple_of", 64}}),
+            96);
+}
+
+}  // namespace
+}  // namespace heddle::endtoend
