@@ -12,19 +12,25 @@ Real branch_of(const Case& c, std::int64_t t, std::int64_t v) {
   return sum(rank, [&](std::int64_t k) { return Real(c.in[3][t * rank + k]) * c.in[4][v * rank + k]; });
 }
 
+/// weight[v, h] of a weight [V, H], or [H, V] where the attribute says so. Beside activations in bf16 a quantized one
+/// is rounded to that.
+double weight_at(const Case& c, std::int64_t v, std::int64_t h) {
+  const Operand& weight = c.in[1];
+  const std::int64_t hidden = c.in[0].shape[1], vocabulary = weight.shape.elements() / hidden;
+  const double value = weight[c.attributes.integer("transposed") != 0 ? h * vocabulary + v : v * hidden + h];
+  return c.in[0].dtype == DType::bf16 ? round_to(DType::bf16, value) : value;
+}
+
 /// Row t of the logits after scale and cap, and its softmax; the fast kernels never hold all rows.
 class LogitRow {
  public:
   LogitRow(const Case& c, std::int64_t t) {
-    const Operand &x = c.in[0], &weight = c.in[1];
+    const Operand& x = c.in[0];
     const std::int64_t hidden = x.shape[1], vocabulary = c.in[1].shape.elements() / hidden;
-    const bool is_transposed = c.attributes.integer("transposed") != 0;
     const double cap = c.attributes.real("softcap"), scale = c.attributes.real("logit_scale", 1.0);
     double greatest = -1e300;
     for (std::int64_t v = 0; v < vocabulary; ++v) {
-      const Real product = sum(hidden, [&](std::int64_t h) {
-        return Real(x[t * hidden + h]) * (is_transposed ? weight[h * vocabulary + v] : weight[v * hidden + h]);
-      });
+      const Real product = sum(hidden, [&](std::int64_t h) { return Real(x[t * hidden + h]) * weight_at(c, v, h); });
       const Real scaled = stored(DType::f32, scale) * (product + branch_of(c, t, v));
       const Real z = cap == 0.0 ? scaled : cap * tanh(scaled / cap);
       logits_.push_back(z);
@@ -77,19 +83,18 @@ Real loss_of(const Case& c, std::vector<std::vector<Real>>* gradients) {
 Outputs loss_reference(const Case& c) { return {{loss_of(c, nullptr)}, {}}; }
 
 Outputs gradient_reference(const Case& c) {
-  const Operand &x = c.in[0], &weight = c.in[1];
-  const std::int64_t tokens = x.shape[0], hidden = x.shape[1], vocabulary = weight.shape.elements() / hidden;
+  const Operand& x = c.in[0];
+  const std::int64_t tokens = x.shape[0], hidden = x.shape[1], vocabulary = c.in[1].shape.elements() / hidden;
   const bool is_transposed = c.attributes.integer("transposed") != 0;
   std::vector<std::vector<Real>> d;
   const Real loss = loss_of(c, &d);
-  const auto at = [&](std::int64_t t, std::int64_t v) {
-    return d[static_cast<std::size_t>(t)][static_cast<std::size_t>(v)];
+  const auto at = [&](std::int64_t t, std::int64_t v) {  // beside activations in bf16 rounded to that
+    const Real exact = d[static_cast<std::size_t>(t)][static_cast<std::size_t>(v)];
+    return x.dtype == DType::bf16 ? stored(DType::bf16, exact) : exact;
   };
   const auto dx = elements(tokens * hidden, [&](std::int64_t i) {
     const std::int64_t t = i / hidden, h = i % hidden;
-    return sum(vocabulary, [&](std::int64_t v) {
-      return at(t, v) * (is_transposed ? weight[h * vocabulary + v] : weight[v * hidden + h]);
-    });
+    return sum(vocabulary, [&](std::int64_t v) { return at(t, v) * weight_at(c, v, h); });
   });
   const auto dweight = elements(c.out[2].present ? vocabulary * hidden : 0, [&](std::int64_t i) {
     const std::int64_t v = is_transposed ? i % vocabulary : i / hidden;

@@ -5,9 +5,11 @@ namespace {
 
 bool is_transposed(const Case& c) { return c.attributes.integer("transposed") != 0; }
 
-/// weight[o, i] of a weight [O, I], or [I, O] where the attribute says so.
+/// weight[o, i] of a weight [O, I], or [I, O] where the attribute says so. Beside activations in bf16 a quantized one
+/// is rounded to that.
 double weight_at(const Case& c, const Operand& weight, std::int64_t o, std::int64_t i) {
-  return is_transposed(c) ? weight[i * weight.shape[1] + o] : weight[o * weight.shape[1] + i];
+  const double value = is_transposed(c) ? weight[i * weight.shape[1] + o] : weight[o * weight.shape[1] + i];
+  return c.in[0].dtype == DType::bf16 ? round_to(DType::bf16, value) : value;
 }
 
 Outputs linear_reference(const Case& c) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/targets.h"
 // After targets.h, which says what kernels are compiled for.
 #include <hwy/highway.h>
@@ -20,6 +21,17 @@ inline void with_each_instruction_set(const std::function<void(const char*)>& bo
     allowed &= ~bit;
   }
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+/// The same for what is made of matrix products: first with the processor's instruction for bf16, if it has one, then
+/// each instruction set without it.
+inline void with_each_way_to_multiply(const std::function<void(const char*)>& body) {
+  if (cpu::uses_bf16_dot()) body("bf16 dot");
+  struct Disallowed {
+    Disallowed() { cpu::allow_bf16_dot(false); }
+    ~Disallowed() { cpu::allow_bf16_dot(true); }
+  } const disallowed;
+  with_each_instruction_set(body);
 }
 
 }  // namespace heddle::test

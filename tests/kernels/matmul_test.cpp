@@ -199,7 +199,7 @@ TEST(Matmul, SubmatricesAreReadAndWrittenWhereTheyLie) {
 }
 
 TEST(Matmul, EveryInstructionSetAgrees) {
-  test::with_each_instruction_set([](const char* name) {
+  test::with_each_way_to_multiply([](const char* name) {
     SCOPED_TRACE(name);
     for (const Extents& extents : {Extents{1, 1, 1}, Extents{29, 131, 345}, Extents{64, 96, 40}}) {
       for (const DType type : kTypes) {
@@ -230,15 +230,17 @@ TEST(Matmul, NarrowResultsAreRoundedOnceHoweverTheProductIsCut) {
 
 TEST(Matmul, BitsDependNeitherOnThreadsNorOnScratch) {
   for (const Extents& extents : {Extents{250, 113, 3000}, Extents{1, 300, 500}, Extents{33, 65, 129}}) {
-    for (const DType c : {DType::f32, DType::bf16}) {
-      std::vector<std::byte> first;
-      for (const int threads : {1, 2, 3, 4}) {
-        const ThreadsScope scope(threads);
-        for (const std::size_t shared : {std::size_t{1} << 20, kSharedScratchBytes}) {
-          Case product(extents, random_tensor, DType::f32, Layout::rows, DType::f32, Layout::columns, c, true, true);
-          product.run(ScratchMemory(shared));
-          if (first.empty()) first = product.c.bytes;
-          ASSERT_EQ(product.c.bytes, first) << threads << " threads";
+    for (const DType type : {DType::f32, DType::bf16}) {
+      for (const DType c : {DType::f32, DType::bf16}) {
+        std::vector<std::byte> first;
+        for (const int threads : {1, 2, 3, 4}) {
+          const ThreadsScope scope(threads);
+          for (const std::size_t shared : {std::size_t{1} << 20, kSharedScratchBytes}) {
+            Case product(extents, random_tensor, type, Layout::rows, type, Layout::columns, c, true, true);
+            product.run(ScratchMemory(shared));
+            if (first.empty()) first = product.c.bytes;
+            ASSERT_EQ(product.c.bytes, first) << threads << " threads";
+          }
         }
       }
     }
@@ -246,19 +248,20 @@ TEST(Matmul, BitsDependNeitherOnThreadsNorOnScratch) {
 }
 
 TEST(Matmul, BitsOfARowDependOnNoOtherRow) {
-  constexpr std::int64_t kRows = 61, kColumns = 75, kDepth = 700;
-  Case whole({kRows, kColumns, kDepth}, random_tensor, DType::f32, Layout::rows, DType::f32, Layout::columns,
-             DType::f32);
-  whole.run();
-  for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {17, 1}, {5, 8}, {40, 21}}) {
-    Tensor part(DType::f32, {count, kColumns});
-    MatrixProduct product = whole.operands;
-    product.rows = count;
-    product.a.data = whole.a.view().as<float>() + begin * kDepth;
-    product.c = part.bytes.data();
-    cpu::matmul(product, ScratchMemory().get());
-    ASSERT_EQ(std::memcmp(part.bytes.data(), whole.c.bytes.data() + begin * kColumns * 4, part.bytes.size()), 0)
-        << begin << ", " << count;
+  constexpr std::int64_t kRows = 61, kColumns = 75, kDepth = 701;
+  for (const DType type : {DType::f32, DType::bf16}) {
+    Case whole({kRows, kColumns, kDepth}, random_tensor, type, Layout::rows, type, Layout::columns, DType::f32);
+    whole.run();
+    for (const auto& [begin, count] : {std::pair<std::int64_t, std::int64_t>{0, 1}, {17, 1}, {5, 8}, {40, 21}}) {
+      Tensor part(DType::f32, {count, kColumns});
+      MatrixProduct product = whole.operands;
+      product.rows = count;
+      product.a = cpu::submatrix(product.a, begin, 0);
+      product.c = part.bytes.data();
+      cpu::matmul(product, ScratchMemory().get());
+      ASSERT_EQ(std::memcmp(part.bytes.data(), whole.c.bytes.data() + begin * kColumns * 4, part.bytes.size()), 0)
+          << begin << ", " << count;
+    }
   }
 }
 
@@ -276,15 +279,19 @@ TEST(Matmul, ScratchThatIsTooSmallIsRefused) {
 }
 
 TEST(Matmul, NotANumberAndInfinityPassThrough) {
-  Case product({3, 40, 20}, random_tensor, DType::f32, Layout::rows, DType::f32, Layout::rows, DType::bf16);
-  product.a.view().as<float>()[20] = std::nanf("");  // row 1
-  product.a.view().as<float>()[40] = HUGE_VALF;      // row 2
-  product.run();
-  const auto c = product.c.values();
-  for (std::size_t j = 0; j < 40; ++j) {
-    EXPECT_TRUE(std::isfinite(c[j]));
-    EXPECT_TRUE(std::isnan(c[40 + j]));
-    EXPECT_TRUE(std::isinf(c[80 + j]));
+  for (const DType type : kTypes) {
+    Case product({3, 40, 20}, random_tensor, type, Layout::rows, type, Layout::rows, DType::bf16);
+    auto a = product.a.values();
+    a[20] = std::nan("");  // row 1
+    a[40] = HUGE_VAL;      // row 2
+    product.a.set(a);
+    product.run();
+    const auto c = product.c.values();
+    for (std::size_t j = 0; j < 40; ++j) {
+      EXPECT_TRUE(std::isfinite(c[j]));
+      EXPECT_TRUE(std::isnan(c[40 + j]));
+      EXPECT_TRUE(std::isinf(c[80 + j]));
+    }
   }
 }
 

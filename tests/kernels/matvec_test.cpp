@@ -44,20 +44,17 @@ TEST(Matvec, ARowAloneHasTheBitsThatItHasAmongOthers) {
     const std::int64_t columns = extents.columns, depth = extents.depth;
     for (const DType type : {DType::f32, DType::bf16}) {
       Tensor a = random_tensor(type, {3, depth}, 1), weight = random_tensor(type, {columns, depth}, 2),
-             bias = random_tensor(type, {columns}, 3), addend = random_tensor(type, {3, columns}, 4);
-      test::with_each_instruction_set([&](const char* name) {
-        Tensor all(type, {3, columns}), alone(type, {3, columns});
+             bias = random_tensor(type, {columns}, 3), addend = random_tensor(DType::f32, {3, columns}, 4);
+      test::with_each_way_to_multiply([&](const char* name) {
+        Tensor all(DType::f32, {3, columns}), alone(DType::f32, {3, columns});
         const MatrixProduct together = product_of(a, weight, bias, addend, all);
         cpu::matmul(together, scratch.get());
         for (std::int64_t row = 0; row < 3; ++row) {
           MatrixProduct p = product_of(a, weight, bias, addend, alone);
-          const auto offset = [&](const void* data, std::int64_t width) {
-            return static_cast<const std::byte*>(data) + row * width * static_cast<std::int64_t>(dtype_bytes(type));
-          };
           p.rows = 1;
-          p.a.data = offset(p.a.data, depth);
-          p.addend = offset(p.addend, columns);
-          p.c = const_cast<std::byte*>(offset(p.c, columns));
+          p.a = cpu::submatrix(p.a, row, 0);
+          p.addend = static_cast<const float*>(p.addend) + row * columns;
+          p.c = static_cast<float*>(p.c) + row * columns;
           const bool done = cpu::multiply_row(p, scratch.get());
           EXPECT_TRUE(done || std::string_view(name) == "SCALAR") << name;
           if (!done) cpu::matmul(p, scratch.get());

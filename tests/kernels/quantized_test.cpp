@@ -234,7 +234,7 @@ TEST(QuantizedProducts, HaveTheirBitsOnEveryInstructionSetAndForAnyNumberOfThrea
     Weight weight(type, 131, 768);
     for (const std::int64_t tokens : {1, 19}) {
       Tensor x = random_tensor(DType::bf16, {tokens, 768}, 2), dy = random_tensor(DType::f32, {tokens, 131}, 3);
-      test::with_each_instruction_set([&](const char* name) {
+      test::with_each_way_to_multiply([&](const char* name) {
         SCOPED_TRACE(describe(weight, tokens, DType::bf16) + ", " + name);
         Tensor y(DType::bf16, dy.shape), dx(DType::f32, x.shape), expected_y(DType::bf16, dy.shape),
             expected_dx(DType::f32, x.shape);

@@ -1,6 +1,7 @@
 // y = x W^T + bias + residual, x [T,I], W [O,I] (transposed: x W with W [I,O]), y [T,O].
 // Backward: dx = dy W + addend overwrites dx; dW = dy^T x (transposed: x^T dy) and dbias = column sums of dy overwrite
-// or add, as the call says. T*I*O multiply-adds each. W may be quantized in y and dx.
+// or add, as the call says. T*I*O multiply-adds each. W may be quantized in y and dx; with x and dy in bf16 it is
+// rounded to that, as bitsandbytes and transformers decode it.
 #include "base/error.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul.h"
@@ -16,6 +17,7 @@ MatrixOperand weight_of(const TensorView& weight, bool is_transposed) {
 /// A product whose C is the whole of `c`; `c`'s leading extents are its rows.
 MatrixProduct product_into(const TensorView& c, std::int64_t depth, const MatrixOperand& a, const MatrixOperand& b) {
   MatrixProduct product;
+  if (a.dtype == DType::bf16) product.compute_dtype = DType::bf16;
   product.rows = c.shape.rows();
   product.columns = c.shape.back();
   product.depth = depth;

@@ -4,9 +4,10 @@
 //   d = g ((1 + 2 w L) softmax(z) - (1-e) onehot - e/V) (1 - (z/c)^2) s    dx = d W    dW (+)= d^T x
 // with s logit_scale, c softcap, e label_smoothing, w z_loss and g gradient_scale; x [T,H], W [V,H] (transposed:
 // [H,V]). Without smoothing and z-loss: L - z_label, and softmax(z) - onehot. Logits and d are f32 in the workspace
-// [chunk,V], the second in place of the first. Rows with label -100 have no loss and zero d. loss and dx are
-// overwritten (dx may be absent); dW as the call says. An adapter's branch x2 [T,r], W2 [V,r] adds x2 W2^T to l and has
-// dx2 = d W2 and dW2 (+)= d^T x2. T*H*V multiply-adds for the loss, three times that with gradients.
+// [chunk,V], the second in place of the first; with x in bf16 the products take W and d rounded to that. Rows with
+// label -100 have no loss and zero d. loss and dx are overwritten (dx may be absent); dW as the call says. An adapter's
+// branch x2 [T,r], W2 [V,r] adds x2 W2^T to l and has dx2 = d W2 and dW2 (+)= d^T x2. T*H*V multiply-adds for the loss,
+// three times that with gradients.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -190,6 +191,11 @@ struct Head {
     const auto bytes = begin * columns * static_cast<std::int64_t>(dtype_bytes(matrix.dtype));
     return row_major(matrix.as<std::byte>() + bytes, matrix.dtype, columns);
   }
+  MatrixProduct product() const {
+    MatrixProduct product;
+    if (x.dtype == DType::bf16) product.compute_dtype = DType::bf16;
+    return product;
+  }
   MatrixOperand logit_rows() const { return row_major(logits, DType::f32, vocabulary); }
 };
 
@@ -235,7 +241,7 @@ bool any_supervised(const Head& head, std::int64_t begin, std::int64_t count) {
 /// Logits of a chunk, or their gradients, in head.logits. Losses of its rows are added to `total` in token order, so
 /// that the sum does not depend on the chunk.
 void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t count, double& total) {
-  MatrixProduct product;
+  MatrixProduct product = head.product();
   product.rows = count;
   product.columns = head.vocabulary;
   product.depth = head.hidden;
@@ -272,7 +278,7 @@ void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t c
 /// dx = d W for the rows of a chunk.
 void input_gradient(const Head& head, const MatrixOperand& weight, const TensorView& dx, std::int64_t begin,
                     std::int64_t count) {
-  MatrixProduct product;
+  MatrixProduct product = head.product();
   product.rows = count;
   product.columns = dx.shape.back();
   product.depth = head.vocabulary;
@@ -287,7 +293,7 @@ void input_gradient(const Head& head, const MatrixOperand& weight, const TensorV
 /// dW (+)= d^T x over the rows of a chunk; transposed: x^T d.
 void add_weight_gradient(const Head& head, const TensorView& x, bool is_transposed, const TensorView& dweight,
                          std::int64_t begin, std::int64_t count, bool add) {
-  MatrixProduct product;
+  MatrixProduct product = head.product();
   product.rows = dweight.shape[0];
   product.columns = dweight.shape[1];
   product.depth = count;

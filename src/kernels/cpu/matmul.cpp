@@ -52,18 +52,19 @@ std::int64_t even_part(std::int64_t extent, std::int64_t most, std::int64_t tile
 
 Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, const Scratch& scratch) {
   Blocking blocking;
-  const auto shared_floats = static_cast<std::int64_t>(scratch.shared_bytes / sizeof(float));
+  const auto shared_words = static_cast<std::int64_t>(scratch.shared_bytes / sizeof(float));
   const std::int64_t rows = round_up(p.rows, kernels.row_tile);
   blocking.depth_block = depth_block(p.depth);
   blocking.panel_columns = p.columns;
-  if (std::min(rows, kBlockRows) * p.depth <= shared_floats) {
+  if (std::min(rows, kBlockRows) * kernels.words(p.depth) <= shared_words) {
     blocking.group_depth = p.depth;
-    blocking.panel_rows = even_part(p.rows, shared_floats / p.depth, kernels.row_tile);
+    blocking.panel_rows = even_part(p.rows, shared_words / kernels.words(p.depth), kernels.row_tile);
   } else {
     // Half of the scratch for A, half for the sums that are carried from group to group.
     blocking.panel_rows = even_part(p.rows, kBlockRows, kernels.row_tile);
-    blocking.group_depth = shared_floats / 2 / blocking.panel_rows / blocking.depth_block * blocking.depth_block;
-    const std::int64_t room = shared_floats / 2 / (blocking.panel_rows + kernels.row_tile) - kBlockColumns;
+    const std::int64_t depth = shared_words / 2 / blocking.panel_rows * kernels.depth_per_word;
+    blocking.group_depth = depth / blocking.depth_block * blocking.depth_block;
+    const std::int64_t room = shared_words / 2 / (blocking.panel_rows + kernels.row_tile) - kBlockColumns;
     blocking.panel_columns = even_part(p.columns, room, kernels.column_tile);
     HEDDLE_CHECK(blocking.group_depth > 0);
   }
@@ -83,8 +84,8 @@ Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, c
       blocking.block_rows = round_up(blocking.block_rows / 2, kernels.row_tile);
     }
   }
-  const auto floats = static_cast<std::size_t>(blocking.block_columns * (blocking.depth_block + blocking.block_rows));
-  HEDDLE_CHECK(floats * sizeof(float) <= scratch.bytes_per_thread);
+  const std::int64_t words = blocking.block_columns * (kernels.words(blocking.depth_block) + blocking.block_rows);
+  HEDDLE_CHECK(static_cast<std::size_t>(words) * sizeof(float) <= scratch.bytes_per_thread);
   return blocking;
 }
 
@@ -104,7 +105,7 @@ void pack_panel(const MatrixProduct& p, const MatmulKernels& kernels, const Bloc
     const std::int64_t row = index % runs * kStripsPerIndex * kernels.row_tile;
     kernels.pack_a(submatrix(p.a, panel.row + row, panel.depth_begin + k),
                    std::min(kStripsPerIndex * kernels.row_tile, panel.rows - row), depth,
-                   packed + strips * kernels.row_tile * k + row * depth);
+                   packed + strips * kernels.row_tile * kernels.words(k) + row * kernels.words(depth));
   });
 }
 
@@ -132,8 +133,8 @@ void multiply_panel(const MatrixProduct& p, const MatmulKernels& kernels, const 
     block.a_first_strip = row / kernels.row_tile;
     block.b = submatrix(p.b, panel.depth_begin, c_column);
     block.packed_b = own;
-    block.partial =
-        carried == nullptr ? own + blocking.block_columns * blocking.depth_block : carried + index * block_floats;
+    block.partial = carried == nullptr ? own + blocking.block_columns * kernels.words(blocking.depth_block)
+                                       : carried + index * block_floats;
     block.first = panel.depth_begin == 0;
     block.last = panel.depth_begin + panel.depth == p.depth;
     block.c = advance(p.c, p.c_dtype, c_row * p.c_row_stride + c_column);
@@ -158,7 +159,8 @@ void matmul(const MatrixProduct& product, const Scratch& scratch) {
   HEDDLE_CHECK(scratch.threads >= threads());
   HEDDLE_CHECK(!is_quantized(p.b.dtype) || p.b.row_stride == 1 || p.b.column_stride == 1);
   if (p.rows == 1 && multiply_row(p, scratch)) return;
-  const MatmulKernels& kernels = matmul_kernels();
+  const bool is_bf16 = p.a.dtype == DType::bf16 && p.b.dtype == DType::bf16;
+  const MatmulKernels& kernels = matmul_kernels(is_bf16 ? DType::bf16 : p.compute_dtype);
   const Blocking blocking = choose_blocking(p, kernels, scratch);
   auto* packed = reinterpret_cast<float*>(scratch.shared);
   float* carried = blocking.group_depth < p.depth ? packed + scratch.shared_bytes / sizeof(float) / 2 : nullptr;

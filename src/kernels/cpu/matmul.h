@@ -50,6 +50,9 @@ inline MatrixOperand submatrix(MatrixOperand matrix, std::int64_t row, std::int6
 struct MatrixProduct {
   std::int64_t rows = 0, columns = 0, depth = 0;
   MatrixOperand a, b;
+  /// Of the factors, f32 or bf16; sums are f32. With bf16, elements of other types are rounded to it as they are
+  /// packed. Where both operands are bf16 the factors are too.
+  DType compute_dtype = DType::f32;
   void* c = nullptr;  ///< rows of adjacent elements; shares no memory with a and b
   DType c_dtype = DType::f32;
   std::int64_t c_row_stride = 0;
@@ -64,6 +67,9 @@ struct MatrixProduct {
 /// depend on its row of A, its column of B and its addends alone: not on threads, nor on where it stands in C, nor on
 /// how many rows and columns are computed with it. So a generated token sees the logits that training sees, and a
 /// product may be cut into chunks of rows or columns freely. `depth` is added up in blocks of depth_block(depth) terms.
+/// Within a block the terms of f32 come in order; those of bf16 in pairs, the second of each first, as processors with
+/// an instruction for bf16 add them (Intel's manual, VDPBF16PS); so they have the same bits with it and without it, but
+/// for numbers below 2^-126, which it takes as zero.
 /// Allocates nothing; needs 1 MiB of shared scratch and 1 MiB for each thread, and uses more where it is there.
 void matmul(const MatrixProduct& product, const Scratch& scratch);
 

@@ -1,11 +1,6 @@
-// The inner loops of the matrix product. A tile of C, kRowTile rows of kTileVectors vectors, stays in registers while
-// one depth block of a strip of A and of a strip of B pass by: each step of depth loads the row of B once and
-// broadcasts kRowTile elements of A. Overwrites what it is given to write; nothing is added to but partial sums.
+// The inner loops of the matrix product for factors of f32 and of bf16. Overwrites what it is given to write; nothing
+// is added to but partial sums.
 #include "kernels/cpu/matmul_kernels.h"
-
-#include <array>
-#include <optional>
-#include <utility>
 
 // Scalable vectors cannot stand in arrays, as the registers of a tile do; processors with SVE have NEON too.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
@@ -15,186 +10,105 @@
 // After foreach_target.h.
 #include <algorithm>
 
-#include "kernels/cpu/matmul_pack-inl.h"
+#include "kernels/cpu/bf16_dot.h"
+#include "kernels/cpu/matmul_bf16_dot-inl.h"
+#include "kernels/cpu/matmul_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 namespace {
 
-// 24 sums, 3 vectors of B and a broadcast leave some of 32 registers free for loads in flight; 12 sums, 3 vectors and a
-// broadcast are all of 16. On AVX-512, 8 x 3 vectors ran 3% faster than 12 x 2 over the shapes of bench/matmul.cpp.
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
-constexpr std::int64_t kRowTile = 8;
-#else
-constexpr std::int64_t kRowTile = 4;
-#endif
-constexpr std::int64_t kTileVectors = 3;
-constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
-constexpr std::int64_t kColumnTile = kTileVectors * kLanes;
-static_assert(kRowTile % 4 == 0, "packing goes by four");
-
-/// sums[kRows, kVectors vectors] (+)= A strip * B strip over `depth`; rows of `sums` are kColumnTile apart.
+/// sum (+)= the terms of one depth.
 template <int kRows, int kVectors>
-void multiply_tile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, bool add,
-                   float* HWY_RESTRICT sums) {
+HWY_INLINE void add_depth(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                          FloatVector (&sum)[kRows][kVectors]) {
   const FloatTag d;
-  FloatVector sum[kRows][kVectors];
+  FloatVector row[kVectors];
+  HWY_UNROLL(4)
+  for (int j = 0; j < kVectors; ++j) row[j] = hn::Load(d, b + j * kTileLanes);
   HWY_UNROLL(16)
   for (int i = 0; i < kRows; ++i) {
+    const FloatVector element = hn::Set(d, a[i]);
     HWY_UNROLL(4)
-    for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(d);
-  }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    FloatVector row[kVectors];
-    HWY_UNROLL(4)
-    for (int j = 0; j < kVectors; ++j) row[j] = hn::Load(d, b + j * kLanes);
-    HWY_UNROLL(16)
-    for (int i = 0; i < kRows; ++i) {
-      const FloatVector element = hn::Set(d, a[i]);
-      HWY_UNROLL(4)
-      for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::MulAdd(element, row[j], sum[i][j]);
-    }
-    a += kRowTile;
-    b += kColumnTile;
-  }
-  HWY_UNROLL(16)
-  for (int i = 0; i < kRows; ++i) {
-    HWY_UNROLL(4)
-    for (int j = 0; j < kVectors; ++j) {
-      float* to = sums + i * kColumnTile + j * kLanes;
-      hn::Store(add ? hn::Add(hn::Load(d, to), sum[i][j]) : sum[i][j], d, to);
-    }
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::MulAdd(element, row[j], sum[i][j]);
   }
 }
 
-using TileFunction = void (*)(const float*, const float*, std::int64_t, bool, float*);
-
-template <int kVectors, int... kRowIndex>
-constexpr std::array<TileFunction, kRowTile> tile_functions(std::integer_sequence<int, kRowIndex...>) {
-  return {&multiply_tile<kRowIndex + 1, kVectors>...};
-}
-
-template <int... kVectorIndex>
-constexpr std::array<std::array<TileFunction, kRowTile>, kTileVectors> all_tile_functions(
-    std::integer_sequence<int, kVectorIndex...>) {
-  return {tile_functions<kVectorIndex + 1>(std::make_integer_sequence<int, kRowTile>())...};
-}
-
-/// By vectors - 1, then rows - 1.
-constexpr auto kTileFunctions = all_tile_functions(std::make_integer_sequence<int, kTileVectors>());
-
-/// Finished sums go to C, with what is added to them; the only rounding to C's type.
-template <typename T, typename Bias>
-void finish_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column, const float* sums) {
-  const FloatTag d;
-  const std::int64_t rows = std::min(kRowTile, block.rows - row);
-  const std::int64_t columns = std::min(kColumnTile, block.columns - column);
-  const auto* bias = block.bias == nullptr ? nullptr : static_cast<const Bias*>(block.bias) + column;
-  for (std::int64_t i = 0; i < rows; ++i, sums += kColumnTile) {
-    T* c = static_cast<T*>(block.c) + (row + i) * block.c_row_stride + column;
-    const T* addend = block.addend == nullptr
-                          ? nullptr
-                          : static_cast<const T*>(block.addend) + (row + i) * block.addend_row_stride + column;
-    std::int64_t j = 0;
-    for (; j + kLanes <= columns; j += kLanes) {
-      auto value = hn::Load(d, sums + j);
-      if (bias != nullptr) value = hn::Add(value, load(d, bias + j));
-      if (addend != nullptr) value = hn::Add(value, load(d, addend + j));
-      store(value, d, c + j);
-    }
-    if (j < columns) {
-      const auto rest = static_cast<std::size_t>(columns - j);
-      auto value = hn::Load(d, sums + j);
-      if (bias != nullptr) value = hn::Add(value, load_first(d, bias + j, rest));
-      if (addend != nullptr) value = hn::Add(value, load_first(d, addend + j, rest));
-      store_first(value, d, c + j, rest);
-    }
+template <int kRows, int kVectors>
+struct Tile {
+  static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, bool add,
+                       float* HWY_RESTRICT sums) {
+    FloatVector sum[kRows][kVectors];
+    clear_tile(sum);
+    for (std::int64_t k = 0; k < depth; ++k, a += kRowTile, b += kColumnTile) add_depth(a, b, sum);
+    store_tile(sum, add, sums);
   }
-}
-
-/// Brings the part of C near that the next tile will finish.
-void prefetch_result(const MatmulBlock& block, std::int64_t row, std::int64_t rows, std::int64_t column) {
-  const auto element = static_cast<std::int64_t>(dtype_bytes(block.c_dtype));
-  const std::int64_t bytes = std::min(kColumnTile, block.columns - column) * element;
-  const char* c = static_cast<const char*>(block.c) + (row * block.c_row_stride + column) * element;
-  const char* addend = static_cast<const char*>(block.addend);
-  if (addend != nullptr) addend += (row * block.addend_row_stride + column) * element;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < bytes; j += 64) {
-      __builtin_prefetch(c + i * block.c_row_stride * element + j, 1);
-      if (addend != nullptr && addend != c) __builtin_prefetch(addend + i * block.addend_row_stride * element + j);
-    }
-  }
-}
-
-using FinishFunction = void (*)(const MatmulBlock&, std::int64_t, std::int64_t, const float*);
-
-FinishFunction finish_function(const MatmulBlock& block) {
-  FinishFunction function = nullptr;
-  with_element_type(block.c_dtype, [&](auto* c_type) {
-    with_element_type(block.bias_dtype, [&](auto* bias_type) {
-      function = &finish_tile<std::remove_pointer_t<decltype(c_type)>, std::remove_pointer_t<decltype(bias_type)>>;
-    });
-  });
-  return function;
-}
-
-void pack_a(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed) {
-  pack_matrix<kRowTile>(a, a.row_stride, a.column_stride, rows, depth, packed);
-}
-
-/// Packs columns of B, block of depth by block of depth.
-class ColumnPacker {
- public:
-  explicit ColumnPacker(const MatrixOperand& b) : b_(b) {
-    if (is_quantized(b.dtype)) reader_.emplace(b.dtype);
-  }
-  void pack(std::int64_t depth_begin, std::int64_t depth, std::int64_t columns, float* packed) const {
-    const MatrixOperand b = submatrix(b_, depth_begin, 0);
-    if (reader_) {
-      pack_quantized<kColumnTile>(b, *reader_, columns, depth, packed);
-    } else {
-      pack_matrix<kColumnTile>(b, b.column_stride, b.row_stride, columns, depth, packed);
-    }
-  }
-
- private:
-  MatrixOperand b_;
-  std::optional<QuantizedReader> reader_;
 };
 
-void multiply(const MatmulBlock& block) {
-  const ColumnPacker packer(block.b);
-  const FinishFunction finish = finish_function(block);
-  const std::int64_t row_strips = (block.rows + kRowTile - 1) / kRowTile;
-  for (std::int64_t k = 0; k < block.depth; k += block.depth_block) {
-    const std::int64_t depth = std::min(block.depth_block, block.depth - k);
-    const bool overwrite = block.first && k == 0;
-    const bool finished = block.last && k + depth == block.depth;
-    packer.pack(k, depth, block.columns, block.packed_b);
-    const float* b_strip = block.packed_b;
-    float* sums = block.partial;
-    for (std::int64_t column = 0; column < block.columns; column += kColumnTile, b_strip += kColumnTile * depth) {
-      const std::int64_t vectors = std::min(kTileVectors, (block.columns - column + kLanes - 1) / kLanes);
-      const auto& functions = kTileFunctions[static_cast<std::size_t>(vectors - 1)];
-      const float* a_strip = block.a + k * block.a_rows + block.a_first_strip * kRowTile * depth;
-      for (std::int64_t strip = 0; strip < row_strips; ++strip) {
-        const std::int64_t rows = std::min(kRowTile, block.rows - strip * kRowTile);
-        if (finished) prefetch_result(block, strip * kRowTile, rows, column);
-        functions[static_cast<std::size_t>(rows - 1)](a_strip, b_strip, depth, !overwrite, sums);
-        if (finished) finish(block, strip * kRowTile, column, sums);
-        a_strip += kRowTile * depth;
-        sums += kRowTile * kColumnTile;
-      }
-    }
+/// Factors in f32, their terms added in order.
+struct Float32Factors {
+  static constexpr std::int64_t kDepthPerWord = 1;
+  static constexpr TileFunctions kTiles = tile_functions<Tile>();
+
+  template <std::int64_t kTile>
+  static void pack(const MatrixOperand& matrix, std::int64_t tile_stride, std::int64_t depth_stride,
+                   std::int64_t extent, std::int64_t depth, float* packed) {
+    pack_matrix<kTile>(matrix, tile_stride, depth_stride, extent, depth, packed);
   }
-}
+  template <std::int64_t kTile>
+  static void pack_quantized(const MatrixOperand& b, const QuantizedReader& reader, std::int64_t columns,
+                             std::int64_t depth, float* packed) {
+    cpu::HWY_NAMESPACE::pack_quantized<kTile>(b, reader, columns, depth, packed);
+  }
+};
+
+/// The second term of each pair first, as vdpbf16ps adds them.
+template <int kRows, int kVectors>
+struct PairedTile {
+  static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, bool add,
+                       float* HWY_RESTRICT sums) {
+    FloatVector sum[kRows][kVectors];
+    clear_tile(sum);
+    for (std::int64_t k = 0; k + 2 <= depth; k += 2, a += 2 * kRowTile, b += 2 * kColumnTile) {
+      add_depth(a + kRowTile, b + kColumnTile, sum);
+      add_depth(a, b, sum);
+    }
+    if (depth % 2 != 0) add_depth(a, b, sum);
+    store_tile(sum, add, sums);
+  }
+};
+
+/// Factors in bf16 where no instruction multiplies them: packed as f32. Others are rounded behind the packing.
+struct BFloat16Factors {
+  static constexpr std::int64_t kDepthPerWord = 1;
+  static constexpr TileFunctions kTiles = tile_functions<PairedTile>();
+
+  static void round(std::int64_t extent, std::int64_t tile, std::int64_t depth, float* packed) {
+    map((extent + tile - 1) / tile * tile * depth, packed, packed,
+        [](FloatTag d, FloatVector v) HWY_ATTR { return round_to_bf16(d, v); });
+  }
+  template <std::int64_t kTile>
+  static void pack(const MatrixOperand& matrix, std::int64_t tile_stride, std::int64_t depth_stride,
+                   std::int64_t extent, std::int64_t depth, float* packed) {
+    pack_matrix<kTile>(matrix, tile_stride, depth_stride, extent, depth, packed);
+    if (matrix.dtype != DType::bf16) round(extent, kTile, depth, packed);
+  }
+  template <std::int64_t kTile>
+  static void pack_quantized(const MatrixOperand& b, const QuantizedReader& reader, std::int64_t columns,
+                             std::int64_t depth, float* packed) {
+    cpu::HWY_NAMESPACE::pack_quantized<kTile>(b, reader, columns, depth, packed);
+    round(columns, kTile, depth, packed);
+  }
+};
 
 }  // namespace
 
-const MatmulKernels& kernels() {
-  static constexpr MatmulKernels kernels = {kRowTile, kColumnTile, &pack_a, &multiply};
-  return kernels;
+const MatmulKernels& kernels(DType compute_dtype) {
+  if (compute_dtype != DType::bf16) return kKernels<Float32Factors>;
+#if HEDDLE_HAS_BF16_DOT
+  if (uses_bf16_dot()) return kKernels<BFloat16DotFactors>;
+#endif
+  return kKernels<BFloat16Factors>;
 }
 
 }  // namespace heddle::cpu::HWY_NAMESPACE
@@ -205,7 +119,7 @@ namespace heddle::cpu {
 
 HWY_EXPORT(kernels);
 
-const MatmulKernels& matmul_kernels() { return HWY_DYNAMIC_DISPATCH(kernels)(); }
+const MatmulKernels& matmul_kernels(DType compute_dtype) { return HWY_DYNAMIC_DISPATCH(kernels)(compute_dtype); }
 
 }  // namespace heddle::cpu
 #endif

@@ -4,20 +4,21 @@
 
 #include "kernels/cpu/matmul.h"
 
-/// The inner loops of the matrix product, compiled for each instruction set. Packed operands are f32 in strips: a strip
-/// of A holds `row_tile` rows, a strip of B `column_tile` columns, both with the depth outermost: strip[k * tile + i].
-/// Strips at the edge are filled up with zeros.
+/// The inner loops of the matrix product, compiled for each instruction set. Packed operands are words of 32 bits in
+/// strips: a strip of A holds `row_tile` rows, a strip of B `column_tile` columns, both with the depth outermost:
+/// strip[word * tile + i]. A word is an f32 of one depth, or a pair of bf16 of two, the first in the lower half. Strips
+/// at the edge and words at the end are filled up with zeros.
 namespace heddle::cpu {
 
 /// A run of rows of C times a run of columns, over one group of depth; what one index of parallel_for computes.
 struct MatmulBlock {
   std::int64_t rows, columns;
   std::int64_t depth, depth_block;  ///< the group is cut into depth blocks; the last may be shorter
-  const float* a;                   ///< packed A of the group: [depth blocks][strips][depth of the block][row_tile]
+  const float* a;                   ///< packed A of the group: [depth blocks][strips][words of the block][row_tile]
   std::int64_t a_rows;              ///< strips * row_tile
   std::int64_t a_first_strip;       ///< the block's first row begins this strip
   MatrixOperand b;                  ///< from the group's first depth and the block's first column on
-  float* packed_b;                  ///< [strips of B][depth_block][column_tile], of this thread
+  float* packed_b;                  ///< [strips of B][words of depth_block][column_tile], of this thread
   float* partial;                   ///< f32 sums [strips of B][strips of A][row_tile][column_tile]
   bool first, last;  ///< group of depth: `partial` is overwritten by the first, and goes to C after the last
   void* c;
@@ -31,12 +32,16 @@ struct MatmulBlock {
 
 struct MatmulKernels {
   std::int64_t row_tile, column_tile;
-  /// Packs the first rows and columns of A: [strips][depth][row_tile].
+  std::int64_t depth_per_word;
+  /// Packs the first rows and columns of A: [strips][words][row_tile].
   void (*pack_a)(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed);
   void (*multiply)(const MatmulBlock& block);
+
+  /// Of a strip that begins a depth block.
+  std::int64_t words(std::int64_t depth) const { return (depth + depth_per_word - 1) / depth_per_word; }
 };
 
-/// Those of the best instruction set that this machine has.
-const MatmulKernels& matmul_kernels();
+/// Those of the best instruction set that this machine has, for factors of f32 or of bf16.
+const MatmulKernels& matmul_kernels(DType compute_dtype);
 
 }  // namespace heddle::cpu

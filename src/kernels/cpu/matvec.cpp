@@ -1,7 +1,7 @@
 // c = a * B + bias + addend for one row a, where columns of B (rows of a weight) lie adjacent. The cost is reading B
-// once. Lanes are columns of C, so that each sum runs over the depth one term after another as in matmul_kernels.cpp;
-// four by four elements are transposed in registers on their way. bf16 goes through that in pairs; quantized columns
-// are decoded first. Overwrites c.
+// once. Lanes are columns of C, so that each sum runs over the depth in the order of matmul_kernels.cpp; four by four
+// words are transposed in registers on their way: f32, or pairs of bf16. Quantized columns are decoded first.
+// Overwrites c.
 #include "kernels/cpu/matvec.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "base/threads.h"
+#include "kernels/cpu/bf16_dot-inl.h"
 #include "kernels/cpu/quantized.h"
 #include "kernels/cpu/transpose-inl.h"
 #include "quantize/nf4.h"
@@ -33,8 +34,12 @@ template <typename T>
 constexpr int kStrips = static_cast<int>(std::max<std::int64_t>(1, kColumns<T> / kLanes));
 static_assert(kColumns<float> % kLanes == 0);
 
-/// The terms of 16 bytes of each row, in the order of k.
-template <typename T>
+/// In what order the terms of a sum are added: that of the depth, or in pairs the second first, as in matmul.h. And by
+/// which instructions: those of f32, or that for pairs of bf16.
+enum class Terms { in_order, in_pairs, by_dot };
+
+/// The terms of 16 bytes of each row.
+template <typename T, Terms kTerms>
 HWY_INLINE FloatVector add_terms(const float* a, const T* const* rows, std::int64_t k, FloatVector sum) {
   const FloatTag d;
   const WordTag words;
@@ -45,8 +50,9 @@ HWY_INLINE FloatVector add_terms(const float* a, const T* const* rows, std::int6
     if constexpr (std::is_same_v<T, BFloat16>) {
       const auto first = hn::BitCast(d, hn::ShiftLeft<16>(columns[i]));
       const auto second = hn::BitCast(d, hn::And(columns[i], hn::Set(words, 0xffff0000u)));
-      sum = hn::MulAdd(hn::Set(d, a[k + 2 * i]), first, sum);
+      if constexpr (kTerms == Terms::in_order) sum = hn::MulAdd(hn::Set(d, a[k + 2 * i]), first, sum);
       sum = hn::MulAdd(hn::Set(d, a[k + 2 * i + 1]), second, sum);
+      if constexpr (kTerms == Terms::in_pairs) sum = hn::MulAdd(hn::Set(d, a[k + 2 * i]), first, sum);
     } else {
       sum = hn::MulAdd(hn::Set(d, a[k + i]), hn::BitCast(d, columns[i]), sum);
     }
@@ -54,35 +60,56 @@ HWY_INLINE FloatVector add_terms(const float* a, const T* const* rows, std::int6
   return sum;
 }
 
-/// totals[kColumns<T>] (+)= the terms begin to end of a * the columns of B that begin at `rows`, one block of depth.
-/// What lies `ahead` elements behind each is brought near.
+/// The terms of one element of each row.
 template <typename T>
-void multiply_columns(const float* a, const T* const* rows, std::int64_t begin, std::int64_t end, std::int64_t ahead,
-                      bool add, float* totals) {
-  constexpr std::int64_t kStep = 16 / static_cast<std::int64_t>(sizeof(T));
-  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+HWY_INLINE void add_element(const float* a, const T* const* rows, std::int64_t k, FloatVector* sums) {
   const FloatTag d;
-  FloatVector sums[kStrips<T>];
-  for (auto& sum : sums) sum = hn::Zero(d);
-  std::int64_t k = begin;
-  for (; k + kStep <= end; k += kStep) {
-    if (k % kLine == 0) {
-      for (std::int64_t i = 0; i < kColumns<T>; ++i) __builtin_prefetch(rows[i] + k + ahead, 0, 2);
-    }
-    HWY_UNROLL(8)
-    for (int s = 0; s < kStrips<T>; ++s) sums[s] = add_terms(a, rows + s * kLanes, k, sums[s]);
+  HWY_ALIGN float column[kColumns<T>];
+  for (std::int64_t i = 0; i < kColumns<T>; ++i) column[i] = static_cast<float>(rows[i][k]);
+  for (int s = 0; s < kStrips<T>; ++s) {
+    sums[s] = hn::MulAdd(hn::Set(d, a[k]), hn::Load(d, column + s * kLanes), sums[s]);
   }
-  for (; k < end; ++k) {
-    HWY_ALIGN float column[kColumns<T>];
-    for (std::int64_t i = 0; i < kColumns<T>; ++i) column[i] = static_cast<float>(rows[i][k]);
-    for (int s = 0; s < kStrips<T>; ++s) {
-      sums[s] = hn::MulAdd(hn::Set(d, a[k]), hn::Load(d, column + s * kLanes), sums[s]);
-    }
-  }
+}
+
+/// totals[kColumns<T>] (+)= sums
+template <typename T>
+HWY_INLINE void store_sums(const FloatVector* sums, bool add, float* totals) {
+  const FloatTag d;
   for (int s = 0; s < kStrips<T>; ++s) {
     float* total = totals + s * kLanes;
     hn::Store(add ? hn::Add(hn::Load(d, total), sums[s]) : sums[s], d, total);
   }
+}
+
+template <typename T>
+HWY_INLINE void prefetch_rows(const T* const* rows, std::int64_t k, std::int64_t ahead) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  if (k % kLine != 0) return;
+  for (std::int64_t i = 0; i < kColumns<T>; ++i) __builtin_prefetch(rows[i] + k + ahead, 0, 2);
+}
+
+/// totals[kColumns<T>] (+)= the terms begin to end of a * the columns of B that begin at `rows`, one block of depth.
+/// What lies `ahead` elements behind each is brought near.
+template <typename T, Terms kTerms>
+void multiply_columns(const float* a, const T* const* rows, std::int64_t begin, std::int64_t end, std::int64_t ahead,
+                      bool add, float* totals) {
+  constexpr std::int64_t kStep = 16 / static_cast<std::int64_t>(sizeof(T));
+  FloatVector sums[kStrips<T>];
+  for (auto& sum : sums) sum = hn::Zero(FloatTag());
+  std::int64_t k = begin;
+  for (; k + kStep <= end; k += kStep) {
+    prefetch_rows(rows, k, ahead);
+    HWY_UNROLL(8)
+    for (int s = 0; s < kStrips<T>; ++s) sums[s] = add_terms<T, kTerms>(a, rows + s * kLanes, k, sums[s]);
+  }
+  if constexpr (kTerms == Terms::in_pairs) {
+    for (; k + 2 <= end; k += 2) {
+      add_element(a, rows, k + 1, sums);
+      add_element(a, rows, k, sums);
+    }
+  }
+  for (; k < end; ++k) add_element(a, rows, k, sums);
+  store_sums<T>(sums, add, totals);
 }
 
 /// totals[0, count) += values[0, count)
@@ -139,15 +166,80 @@ void for_each_strip(const MatrixProduct& p, const Multiply& multiply) {
   });
 }
 
-template <typename T>
-void multiply_row_as(const MatrixProduct& p, const float* a) {
+}  // namespace
+
+#if HEDDLE_HAS_BF16_DOT
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+HEDDLE_BF16_DOT_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+namespace {
+
+/// As multiply_columns in pairs; `a` holds pairs of bf16, with a zero behind an odd end.
+void multiply_columns_by_dot(const float* a, const BFloat16* const* rows, std::int64_t begin, std::int64_t end,
+                             std::int64_t ahead, bool add, float* totals) {
+  constexpr int kCount = kStrips<BFloat16>;
+  const FloatTag d;
+  FloatVector sums[kCount];
+  for (auto& sum : sums) sum = hn::Zero(d);
+  std::int64_t k = begin;
+  for (; k + 8 <= end; k += 8) {
+    prefetch_rows(rows, k, ahead);
+    HWY_UNROLL(8)
+    for (int s = 0; s < kCount; ++s) {
+      Words columns[4];
+      load_transposed(rows + s * kLanes, k, columns);
+      HWY_UNROLL(4)
+      for (int i = 0; i < 4; ++i)
+        sums[s] = add_pairs(broadcast_pair(a + k / 2 + i), hn::BitCast(d, columns[i]), sums[s]);
+    }
+  }
+  for (; k < end; k += 2) {
+    alignas(64) std::uint32_t column[kColumns<BFloat16>];
+    for (std::int64_t i = 0; i < kColumns<BFloat16>; ++i) {
+      column[i] = rows[i][k].bits | (k + 1 < end ? static_cast<std::uint32_t>(rows[i][k + 1].bits) << 16 : 0u);
+    }
+    for (int s = 0; s < kCount; ++s) {
+      const auto pairs = hn::BitCast(d, hn::Load(WordTag(), column + s * kLanes));
+      sums[s] = add_pairs(broadcast_pair(a + k / 2), pairs, sums[s]);
+    }
+  }
+  store_sums<BFloat16>(sums, add, totals);
+}
+
+/// sums (+)= the terms of `pairs` pairs of decoded columns, a vector of columns in each of `values`.
+template <int kVectors>
+void add_decoded_by_dot(const float* a, const float* const* values, std::int64_t pairs, FloatVector* sums) {
+  const FloatTag d;
+  FloatVector sum[kVectors];
+  for (int v = 0; v < kVectors; ++v) sum[v] = sums[v];
+  for (std::int64_t e = 0; e < pairs; ++e) {
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      const float* from = values[v] + 2 * e * kLanes;
+      sum[v] = add_pairs(broadcast_pair(a + e), hn::BitCast(d, pairs_of(from, from + kLanes)), sum[v]);
+    }
+  }
+  for (int v = 0; v < kVectors; ++v) sums[v] = sum[v];
+}
+
+}  // namespace
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+#endif
+namespace {
+
+template <typename T, typename MultiplyColumns>
+void multiply_row_as(const MatrixProduct& p, const float* a, const MultiplyColumns& multiply) {
   const auto* b = static_cast<const T*>(p.b.data);
   const std::int64_t ahead = prefetch_distance<T>(p), block = depth_block(p.depth);
   for_each_strip<kColumns<T>>(p, [&](std::int64_t column, std::int64_t count, float* totals) HWY_ATTR {
     const T* rows[kColumns<T>];  // the last one stands in for those beyond the edge
     for (std::int64_t i = 0; i < kColumns<T>; ++i) rows[i] = b + (column + std::min(i, count - 1)) * p.b.column_stride;
     for (std::int64_t k = 0; k < p.depth; k += block) {
-      multiply_columns(a, rows, k, std::min(p.depth, k + block), ahead, k > 0, totals);
+      multiply(a, rows, k, std::min(p.depth, k + block), ahead, k > 0, totals);
     }
   });
 }
@@ -185,10 +277,49 @@ class NextColumns {
   Run runs_[2];
 };
 
+/// values[kDecodedDepth][kLanes] of one vector of columns at a time.
+constexpr std::int64_t kDecodedDepth = 64;
+
+/// sums (+)= the terms of `depth` decoded elements from k on, of kVectors vectors of columns.
+template <Terms kTerms, int kVectors>
+HWY_INLINE void add_decoded(const float* a, std::int64_t k, std::int64_t depth, float* values, FloatVector* sums) {
+  const FloatTag d;
+  constexpr std::int64_t kStride = kDecodedDepth * kLanes;
+#if HEDDLE_HAS_BF16_DOT
+  if constexpr (kTerms == Terms::by_dot) {
+    const float* of_vector[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      of_vector[v] = values + v * kStride;
+      if (depth % 2 != 0) hn::Store(hn::Zero(d), d, values + v * kStride + depth * kLanes);
+    }
+    return add_decoded_by_dot<kVectors>(a + k / 2, of_vector, (depth + 1) / 2, sums);
+  }
+#endif
+  const auto add_element = [&](std::int64_t e) HWY_ATTR {
+    const FloatVector element = hn::Set(d, a[k + e]);
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      auto value = hn::Load(d, values + v * kStride + e * kLanes);
+      if constexpr (kTerms == Terms::in_pairs) value = round_to_bf16(d, value);
+      sums[v] = hn::MulAdd(element, value, sums[v]);
+    }
+  };
+  std::int64_t e = 0;
+  if constexpr (kTerms == Terms::in_pairs) {
+    for (; e + 2 <= depth; e += 2) {
+      add_element(e + 1);
+      add_element(e);
+    }
+  }
+  for (; e < depth; ++e) add_element(e);
+}
+
 /// Columns of a quantized B are decoded into the first-level cache, some elements of each at a time, and multiplied
-/// from there. Several vectors of sums, so that none waits for its own.
+/// from there. Several vectors of sums, so that none waits for its own. In pairs they are rounded to bf16.
+template <Terms kTerms>
 void multiply_row_decoded(const MatrixProduct& p, const float* a) {
-  constexpr std::int64_t kVectors = 4, kCount = kVectors * kLanes, kDepth = 64;
+  constexpr int kVectors = 4;
+  constexpr std::int64_t kCount = kVectors * kLanes, kDepth = kDecodedDepth;
   const FloatTag d;
   const QuantizedTensor tensor = {p.b.dtype, static_cast<const std::byte*>(p.b.data), p.b.elements};
   const DecodeColumns decode_columns = quantized_column_decoder(p.b.dtype);
@@ -208,13 +339,7 @@ void multiply_row_decoded(const MatrixProduct& p, const float* a) {
           decode_columns(tensor, p.b.first + (column + v * kLanes) * p.b.column_stride + k, p.b.column_stride,
                          std::min(kLanes, count - v * kLanes), depth, values[v]);
         }
-        for (std::int64_t e = 0; e < depth; ++e) {
-          const FloatVector element = hn::Set(d, a[k + e]);
-          HWY_UNROLL(4)
-          for (std::int64_t v = 0; v < kVectors; ++v) {
-            sums[v] = hn::MulAdd(element, hn::Load(d, values[v] + e * kLanes), sums[v]);
-          }
-        }
+        add_decoded<kTerms, kVectors>(a, k, depth, values[0], sums);
         k += depth;
       }
       for (std::int64_t v = 0; v < kVectors; ++v) {
@@ -223,6 +348,20 @@ void multiply_row_decoded(const MatrixProduct& p, const float* a) {
       }
     }
   });
+}
+
+/// The row a in scratch as elements of To, rounded to Rounded on the way; a zero behind it.
+template <typename To, typename Rounded = To>
+const float* copy_row(const MatrixProduct& p, const Scratch& scratch) {
+  auto* a = reinterpret_cast<To*>(scratch.shared);
+  with_element_type(p.a.dtype, [&](auto* type) {
+    const auto* from = static_cast<const std::remove_pointer_t<decltype(type)>*>(p.a.data);
+    for (std::int64_t k = 0; k < p.depth; ++k) {
+      a[k] = static_cast<To>(static_cast<float>(Rounded(static_cast<float>(from[k]))));
+    }
+  });
+  a[p.depth] = To(0.0f);
+  return reinterpret_cast<const float*>(a);
 }
 
 }  // namespace
@@ -235,23 +374,33 @@ bool multiply_row(const MatrixProduct& p, const Scratch& scratch) {
   return false;
 #else
   if (p.rows != 1 || p.b.row_stride != 1 || p.a.column_stride != 1 ||
-      static_cast<std::size_t>(p.depth) * sizeof(float) > scratch.shared_bytes) {
+      static_cast<std::size_t>(p.depth + 1) * sizeof(float) > scratch.shared_bytes) {
     return false;
   }
   const bool quantized = is_quantized(p.b.dtype);
   if (quantized && p.b.column_stride <= 0) return false;
   if (!quantized && p.b.dtype != DType::f32 && p.b.dtype != DType::bf16) return false;
-  auto* a = reinterpret_cast<float*>(scratch.shared);
-  with_element_type(p.a.dtype, [&](auto* type) {
-    const auto* from = static_cast<const std::remove_pointer_t<decltype(type)>*>(p.a.data);
-    for (std::int64_t k = 0; k < p.depth; ++k) a[k] = static_cast<float>(from[k]);
-  });
+  const bool in_bf16 = p.compute_dtype == DType::bf16 || (p.a.dtype == DType::bf16 && p.b.dtype == DType::bf16);
+  if (in_bf16 && p.b.dtype == DType::f32) return false;  // has to be rounded on the way
+#if HEDDLE_HAS_BF16_DOT
+  if (in_bf16 && uses_bf16_dot()) {
+    const float* a = copy_row<BFloat16>(p, scratch);
+    if (quantized) {
+      multiply_row_decoded<Terms::by_dot>(p, a);
+    } else {
+      multiply_row_as<BFloat16>(p, a, multiply_columns_by_dot);
+    }
+    return true;
+  }
+#endif
+  const float* a = in_bf16 ? copy_row<float, BFloat16>(p, scratch) : copy_row<float>(p, scratch);
   if (quantized) {
-    multiply_row_decoded(p, a);
+    in_bf16 ? multiply_row_decoded<Terms::in_pairs>(p, a) : multiply_row_decoded<Terms::in_order>(p, a);
   } else if (p.b.dtype == DType::bf16) {
-    multiply_row_as<BFloat16>(p, a);
+    multiply_row_as<BFloat16>(
+        p, a, in_bf16 ? multiply_columns<BFloat16, Terms::in_pairs> : multiply_columns<BFloat16, Terms::in_order>);
   } else {
-    multiply_row_as<float>(p, a);
+    multiply_row_as<float>(p, a, multiply_columns<float, Terms::in_order>);
   }
   return true;
 #endif

@@ -35,17 +35,23 @@ HWY_INLINE FloatVector load(FloatTag d, const BFloat16* from) {
 
 HWY_INLINE void store(FloatVector v, FloatTag d, float* to) { hn::StoreU(v, d, to); }
 
+using WordTag = hn::RebindToUnsigned<FloatTag>;
+
 /// Rounds to nearest even in integers: AVX-512's own conversion flushes subnormals, and Highway's truncates.
-HWY_INLINE void store(FloatVector v, FloatTag, BFloat16* to) {
+HWY_INLINE FloatVector round_to_bf16(FloatTag d, FloatVector v) {
+  const WordTag words;
+  const auto word = hn::BitCast(words, v);
+  const auto kept = hn::Set(words, 0xffff0000u);
+  const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(words, 1u));
+  const auto rounded = hn::And(hn::Add(word, hn::Add(odd, hn::Set(words, 0x7fffu))), kept);
+  const auto quiet = hn::Or(hn::And(word, kept), hn::Set(words, 0x400000u));  // NaN stays NaN
+  return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, quiet), hn::BitCast(d, rounded));
+}
+
+HWY_INLINE void store(FloatVector v, FloatTag d, BFloat16* to) {
   const hn::Rebind<std::uint16_t, FloatTag> narrow;
-  const hn::RebindToUnsigned<FloatTag> wide;
-  const auto word = hn::BitCast(wide, v);
-  const auto upper = hn::ShiftRight<16>(word);
-  const auto odd = hn::And(upper, hn::Set(wide, 1u));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(word, hn::Add(odd, hn::Set(wide, 0x7fffu))));
-  const auto quiet = hn::Or(upper, hn::Set(wide, 0x40u));  // NaN stays NaN
-  const auto is_nan = hn::RebindMask(wide, hn::IsNaN(v));
-  hn::StoreU(hn::TruncateTo(narrow, hn::IfThenElse(is_nan, quiet, rounded)), narrow, &to->bits);
+  const auto word = hn::BitCast(WordTag(), round_to_bf16(d, v));
+  hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(word)), narrow, &to->bits);
 }
 
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128

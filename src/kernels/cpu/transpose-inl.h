@@ -15,7 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 #if HWY_TARGET != HWY_SCALAR
 
-using WordTag = hn::RebindToUnsigned<FloatTag>;
 using Words = hn::Vec<WordTag>;
 
 /// 16 bytes from each of the rows `first`, first + 4, first + 8, ... behind one another.
@@ -31,12 +30,11 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, const Rows& rows, std::size_t first, std:
 
 /// columns[j] = the word j of the 16 bytes that begin at element k of each row, a row a lane. `rows[i]` is where row i
 /// begins; there are as many as lanes.
-template <class Rows>
-HWY_INLINE void load_transposed(const Rows& rows, std::int64_t k, Words* columns) {
-  const WordTag words;
-  const hn::Repartition<std::uint64_t, WordTag> pairs;
-  const Words row0 = load_blocks(words, rows, 0, k), row1 = load_blocks(words, rows, 1, k);
-  const Words row2 = load_blocks(words, rows, 2, k), row3 = load_blocks(words, rows, 3, k);
+template <class D, class Rows>
+HWY_INLINE void load_transposed(D words, const Rows& rows, std::int64_t k, hn::Vec<D>* columns) {
+  const hn::Repartition<std::uint64_t, D> pairs;
+  const auto row0 = load_blocks(words, rows, 0, k), row1 = load_blocks(words, rows, 1, k);
+  const auto row2 = load_blocks(words, rows, 2, k), row3 = load_blocks(words, rows, 3, k);
   const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(words, row0, row1));
   const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(words, row2, row3));
   const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(words, row0, row1));
@@ -45,6 +43,11 @@ HWY_INLINE void load_transposed(const Rows& rows, std::int64_t k, Words* columns
   columns[1] = hn::BitCast(words, hn::InterleaveUpper(pairs, low01, low23));
   columns[2] = hn::BitCast(words, hn::InterleaveLower(pairs, high01, high23));
   columns[3] = hn::BitCast(words, hn::InterleaveUpper(pairs, high01, high23));
+}
+
+template <class Rows>
+HWY_INLINE void load_transposed(const Rows& rows, std::int64_t k, Words* columns) {
+  load_transposed(WordTag(), rows, k, columns);
 }
 
 #endif

@@ -1,0 +1,199 @@
+// A block of C tile by tile: what all kinds of factors share. A tile of C, kRowTile rows of kTileVectors vectors, stays
+// in registers while one depth block of a strip of A and of a strip of B pass by: each step of depth loads the row of B
+// once and broadcasts kRowTile elements of A. Per-target include guard, as Highway's own -inl.h files.
+#if defined(HEDDLE_KERNELS_CPU_MATMUL_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEDDLE_KERNELS_CPU_MATMUL_TILES_INL_H_
+#undef HEDDLE_KERNELS_CPU_MATMUL_TILES_INL_H_
+#else
+#define HEDDLE_KERNELS_CPU_MATMUL_TILES_INL_H_
+#endif
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "kernels/cpu/matmul_kernels.h"
+#include "kernels/cpu/matmul_pack-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+
+// 24 sums, 3 vectors of B and a broadcast leave some of 32 registers free for loads in flight; 12 sums, 3 vectors and a
+// broadcast are all of 16. On AVX-512, 8 x 3 vectors ran 3% faster than 12 x 2 over the shapes of bench/matmul.cpp.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL || HWY_TARGET == HWY_NEON
+inline constexpr std::int64_t kRowTile = 8;
+#else
+inline constexpr std::int64_t kRowTile = 4;
+#endif
+inline constexpr std::int64_t kTileVectors = 3;
+inline constexpr std::int64_t kTileLanes = static_cast<std::int64_t>(hn::MaxLanes(FloatTag()));
+inline constexpr std::int64_t kColumnTile = kTileVectors * kTileLanes;
+static_assert(kRowTile % 4 == 0, "packing goes by four");
+
+/// sums[rows, vectors] (+)= A strip * B strip over `depth`; rows of `sums` are kColumnTile apart. For one number of
+/// rows and of vectors.
+using TileFunction = void (*)(const float* a, const float* b, std::int64_t depth, bool add, float* sums);
+/// By vectors - 1, then rows - 1.
+using TileFunctions = std::array<std::array<TileFunction, kRowTile>, kTileVectors>;
+
+template <template <int, int> class Tile, int kVectors, int... kRowIndex>
+constexpr std::array<TileFunction, kRowTile> tiles_of_width(std::integer_sequence<int, kRowIndex...>) {
+  return {&Tile<kRowIndex + 1, kVectors>::multiply...};
+}
+template <template <int, int> class Tile, int... kVectorIndex>
+constexpr TileFunctions tiles_of_widths(std::integer_sequence<int, kVectorIndex...>) {
+  return {tiles_of_width<Tile, kVectorIndex + 1>(std::make_integer_sequence<int, kRowTile>())...};
+}
+/// Tile<rows, vectors>::multiply for all sizes of a tile.
+template <template <int, int> class Tile>
+constexpr TileFunctions tile_functions() {
+  return tiles_of_widths<Tile>(std::make_integer_sequence<int, kTileVectors>());
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void clear_tile(FloatVector (&sum)[kRows][kVectors]) {
+  HWY_UNROLL(16)
+  for (int i = 0; i < kRows; ++i) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < kVectors; ++j) sum[i][j] = hn::Zero(FloatTag());
+  }
+}
+
+template <int kRows, int kVectors>
+HWY_INLINE void store_tile(const FloatVector (&sum)[kRows][kVectors], bool add, float* HWY_RESTRICT sums) {
+  const FloatTag d;
+  HWY_UNROLL(16)
+  for (int i = 0; i < kRows; ++i) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < kVectors; ++j) {
+      float* to = sums + i * kColumnTile + j * kTileLanes;
+      hn::Store(add ? hn::Add(hn::Load(d, to), sum[i][j]) : sum[i][j], d, to);
+    }
+  }
+}
+
+/// Finished sums go to C, with what is added to them; the only rounding to C's type.
+template <typename T, typename Bias>
+void finish_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column, const float* sums) {
+  const FloatTag d;
+  const std::int64_t rows = std::min(kRowTile, block.rows - row);
+  const std::int64_t columns = std::min(kColumnTile, block.columns - column);
+  const auto* bias = block.bias == nullptr ? nullptr : static_cast<const Bias*>(block.bias) + column;
+  for (std::int64_t i = 0; i < rows; ++i, sums += kColumnTile) {
+    T* c = static_cast<T*>(block.c) + (row + i) * block.c_row_stride + column;
+    const T* addend = block.addend == nullptr
+                          ? nullptr
+                          : static_cast<const T*>(block.addend) + (row + i) * block.addend_row_stride + column;
+    std::int64_t j = 0;
+    for (; j + kTileLanes <= columns; j += kTileLanes) {
+      auto value = hn::Load(d, sums + j);
+      if (bias != nullptr) value = hn::Add(value, load(d, bias + j));
+      if (addend != nullptr) value = hn::Add(value, load(d, addend + j));
+      store(value, d, c + j);
+    }
+    if (j < columns) {
+      const auto rest = static_cast<std::size_t>(columns - j);
+      auto value = hn::Load(d, sums + j);
+      if (bias != nullptr) value = hn::Add(value, load_first(d, bias + j, rest));
+      if (addend != nullptr) value = hn::Add(value, load_first(d, addend + j, rest));
+      store_first(value, d, c + j, rest);
+    }
+  }
+}
+
+/// Brings the part of C near that the next tile will finish.
+inline void prefetch_result(const MatmulBlock& block, std::int64_t row, std::int64_t rows, std::int64_t column) {
+  const auto element = static_cast<std::int64_t>(dtype_bytes(block.c_dtype));
+  const std::int64_t bytes = std::min(kColumnTile, block.columns - column) * element;
+  const char* c = static_cast<const char*>(block.c) + (row * block.c_row_stride + column) * element;
+  const char* addend = static_cast<const char*>(block.addend);
+  if (addend != nullptr) addend += (row * block.addend_row_stride + column) * element;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t j = 0; j < bytes; j += 64) {
+      __builtin_prefetch(c + i * block.c_row_stride * element + j, 1);
+      if (addend != nullptr && addend != c) __builtin_prefetch(addend + i * block.addend_row_stride * element + j);
+    }
+  }
+}
+
+using FinishFunction = void (*)(const MatmulBlock&, std::int64_t, std::int64_t, const float*);
+
+inline FinishFunction finish_function(const MatmulBlock& block) {
+  FinishFunction function = nullptr;
+  with_element_type(block.c_dtype, [&](auto* c_type) {
+    with_element_type(block.bias_dtype, [&](auto* bias_type) {
+      function = &finish_tile<std::remove_pointer_t<decltype(c_type)>, std::remove_pointer_t<decltype(bias_type)>>;
+    });
+  });
+  return function;
+}
+
+/// `Factors` says how operands are packed and tiles multiplied: kDepthPerWord, pack<kTile>, pack_quantized<kTile> and
+/// kTiles.
+template <class Factors>
+void pack_a(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed) {
+  Factors::template pack<kRowTile>(a, a.row_stride, a.column_stride, rows, depth, packed);
+}
+
+/// Packs columns of B, block of depth by block of depth.
+template <class Factors>
+class ColumnPacker {
+ public:
+  explicit ColumnPacker(const MatrixOperand& b) : b_(b) {
+    if (is_quantized(b.dtype)) reader_.emplace(b.dtype);
+  }
+  void pack(std::int64_t depth_begin, std::int64_t depth, std::int64_t columns, float* packed) const {
+    const MatrixOperand b = submatrix(b_, depth_begin, 0);
+    if (reader_) {
+      Factors::template pack_quantized<kColumnTile>(b, *reader_, columns, depth, packed);
+    } else {
+      Factors::template pack<kColumnTile>(b, b.column_stride, b.row_stride, columns, depth, packed);
+    }
+  }
+
+ private:
+  MatrixOperand b_;
+  std::optional<QuantizedReader> reader_;
+};
+
+template <class Factors>
+void multiply(const MatmulBlock& block) {
+  const ColumnPacker<Factors> packer(block.b);
+  const FinishFunction finish = finish_function(block);
+  const std::int64_t row_strips = (block.rows + kRowTile - 1) / kRowTile;
+  for (std::int64_t k = 0; k < block.depth; k += block.depth_block) {
+    const std::int64_t depth = std::min(block.depth_block, block.depth - k);
+    const std::int64_t words = (depth + Factors::kDepthPerWord - 1) / Factors::kDepthPerWord;
+    const bool overwrite = block.first && k == 0;
+    const bool finished = block.last && k + depth == block.depth;
+    packer.pack(k, depth, block.columns, block.packed_b);
+    const float* b_strip = block.packed_b;
+    float* sums = block.partial;
+    for (std::int64_t column = 0; column < block.columns; column += kColumnTile, b_strip += kColumnTile * words) {
+      const std::int64_t vectors = std::min(kTileVectors, (block.columns - column + kTileLanes - 1) / kTileLanes);
+      const auto& functions = Factors::kTiles[static_cast<std::size_t>(vectors - 1)];
+      const float* a_strip =
+          block.a + k / Factors::kDepthPerWord * block.a_rows + block.a_first_strip * kRowTile * words;
+      for (std::int64_t strip = 0; strip < row_strips; ++strip) {
+        const std::int64_t rows = std::min(kRowTile, block.rows - strip * kRowTile);
+        if (finished) prefetch_result(block, strip * kRowTile, rows, column);
+        functions[static_cast<std::size_t>(rows - 1)](a_strip, b_strip, words, !overwrite, sums);
+        if (finished) finish(block, strip * kRowTile, column, sums);
+        a_strip += kRowTile * words;
+        sums += kRowTile * kColumnTile;
+      }
+    }
+  }
+}
+
+template <class Factors>
+inline constexpr MatmulKernels kKernels = {kRowTile, kColumnTile, Factors::kDepthPerWord, &pack_a<Factors>,
+                                           &multiply<Factors>};
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
