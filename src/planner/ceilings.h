@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dtype.h"
 #include "formats/json.h"
 
 namespace heddle {
@@ -24,18 +25,22 @@ struct MemoryTraffic {
 /// fetched only to be overwritten counts once.
 struct ThreadCeilings {
   int threads = 1;
-  double flops = 0;  ///< fp32 multiply-adds on registers, 2 FLOPs each
+  double flops = 0;       ///< fp32 multiply-adds on registers, 2 FLOPs each
+  double bf16_flops = 0;  ///< the same of bf16 factors, by the processor's instruction for them if it has one
   // Memory by streams, bytes: sum of x; y = s; y = x; z = x + s y; x = s x; and AdamW's p, g, m, v -> p, m, v.
   double read = 0, write = 0, copy = 0, triad = 0, update = 0, adamw = 0;
 
-  double compute_seconds(double operations) const { return operations / flops; }
+  double compute_seconds(double operations, bool in_bf16 = false) const {
+    return operations / (in_bf16 ? bf16_flops : flops);
+  }
   double memory_seconds(const MemoryTraffic& traffic) const {
     return traffic.read / read + traffic.written / write + traffic.updated / update;
   }
 };
 
-/// Products of [rows, inputs] with a weight [outputs, inputs] in fp32, FLOP/s of all threads.
+/// Products of [rows, inputs] with a weight [outputs, inputs], FLOP/s of all threads.
 struct ProductCeiling {
+  DType dtype = DType::f32;  ///< of both; dW is fp32
   std::int64_t rows = 0, inputs = 0, outputs = 0;
   double forward = 0;  ///< x·Wᵀ
   double dinput = 0;   ///< dy·W

@@ -12,8 +12,9 @@ namespace heddle {
 namespace {
 
 // Name in the document and member, in one list for writing and reading.
-constexpr std::array<std::pair<const char*, double ThreadCeilings::*>, 7> kThreadRates = {
+constexpr std::array<std::pair<const char*, double ThreadCeilings::*>, 8> kThreadRates = {
     {{"multiply_add_flops_per_second", &ThreadCeilings::flops},
+     {"bf16_multiply_add_flops_per_second", &ThreadCeilings::bf16_flops},
      {"read_bytes_per_second", &ThreadCeilings::read},
      {"write_bytes_per_second", &ThreadCeilings::write},
      {"copy_bytes_per_second", &ThreadCeilings::copy},
@@ -77,7 +78,8 @@ Json ceilings_document(const Ceilings& ceilings) {
   }
   Json& products = document["products"] = Json::array();
   for (const auto& product : ceilings.products) {
-    products.push_back({{"rows", product.rows},
+    products.push_back({{"dtype", torch_name(product.dtype)},
+                        {"rows", product.rows},
                         {"inputs", product.inputs},
                         {"outputs", product.outputs},
                         {"forward_flops_per_second", product.forward},
@@ -122,9 +124,10 @@ Ceilings read_ceilings(const Json& document, const std::string& path) {
   }
   for (const auto& item : root.list("products")) {
     const Reader reader(item, path + ": products");
-    ceilings.products.push_back({reader.count("rows"), reader.count("inputs"), reader.count("outputs"),
-                                 reader.rate("forward_flops_per_second"), reader.rate("dinput_flops_per_second"),
-                                 reader.rate("dweight_flops_per_second")});
+    const bool is_bf16 = reader.text("dtype") == torch_name(DType::bf16);
+    ceilings.products.push_back({is_bf16 ? DType::bf16 : DType::f32, reader.count("rows"), reader.count("inputs"),
+                                 reader.count("outputs"), reader.rate("forward_flops_per_second"),
+                                 reader.rate("dinput_flops_per_second"), reader.rate("dweight_flops_per_second")});
   }
   if (document.contains("disk")) {
     const Reader reader(root.member("disk"), path + ": disk");
@@ -148,18 +151,20 @@ Ceilings read_ceilings(const Json& document, const std::string& path) {
 
 std::string ceilings_text(const Ceilings& ceilings) {
   std::string text = fmt::format("{}, {} core{}\n\n", ceilings.cpu, ceilings.cores, ceilings.cores == 1 ? "" : "s");
-  text += fmt::format("{:34}{:>12}{:>60}\n", "", "GFLOP/s", "memory, GB/s");
-  text += fmt::format("{:34}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "threads", "multiply-add", "read", "write",
-                      "copy", "triad", "update", "adamw");
+  text += fmt::format("{:34}{:>12}{:>10}{:>60}\n", "", "GFLOP/s", "", "memory, GB/s");
+  text += fmt::format("{:34}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", "threads", "multiply-add", "of bf16",
+                      "read", "write", "copy", "triad", "update", "adamw");
   for (const auto& c : ceilings.by_threads) {
-    text += fmt::format("{:<34}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", c.threads, giga(c.flops), giga(c.read),
-                        giga(c.write), giga(c.copy), giga(c.triad), giga(c.update), giga(c.adamw));
+    text += fmt::format("{:<34}{:>12}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}\n", c.threads, giga(c.flops),
+                        giga(c.bf16_flops), giga(c.read), giga(c.write), giga(c.copy), giga(c.triad), giga(c.update),
+                        giga(c.adamw));
   }
-  text += fmt::format("\n{:34}{:>12}{:>10}{:>10}   GFLOP/s\n", "products in fp32", "x·Wᵀ", "dx", "dW");
+  text += fmt::format("\n{:34}{:>12}{:>10}{:>10}   GFLOP/s\n", "products", "x·Wᵀ", "dx", "dW");
   for (const auto& p : ceilings.products) {
     text += fmt::format("{:34}{:>12}{:>10}{:>10}\n",
-                        fmt::format("[{}, {}] x [{}, {}]", p.rows, p.inputs, p.outputs, p.inputs), giga(p.forward),
-                        giga(p.dinput), giga(p.dweight));
+                        fmt::format("{} [{}, {}] x [{}, {}]", p.dtype == DType::bf16 ? "bf16" : "fp32", p.rows,
+                                    p.inputs, p.outputs, p.inputs),
+                        giga(p.forward), giga(p.dinput), giga(p.dweight));
   }
   if (const auto& disk = ceilings.disk) {
     text += fmt::format("\n{:34}{:>12}{:>10}   GB/s\n", "disk", "write+sync", "read");

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <span>
+#include <cstring>
 
 #include "base/threads.h"
 #include "kernels/cpu/matmul.h"
@@ -42,6 +42,43 @@ double best_rate(const cpu::MatrixProduct& product, const Scratch& scratch) {
   return best;
 }
 
+/// Fills in the rates of a shape.
+ProductCeiling measure_product(ProductCeiling entry, const Scratch& scratch) {
+  const std::int64_t rows = entry.rows, inputs = entry.inputs, outputs = entry.outputs;
+  const DType dtype = entry.dtype;
+  const std::int64_t x_elements = rows * inputs, w_elements = outputs * inputs, y_elements = rows * outputs;
+  const auto bytes = [](DType type, std::int64_t elements) {
+    return (static_cast<std::size_t>(elements) * dtype_bytes(type) + 63) / 64 * 64;
+  };
+  const std::size_t operands = bytes(dtype, x_elements) + bytes(dtype, w_elements) + bytes(dtype, y_elements);
+  const Arena arena(operands + bytes(DType::f32, w_elements), "operands of heddle bench");
+  std::byte* x = arena.data();
+  std::byte* weight = x + bytes(dtype, x_elements);
+  std::byte* y = weight + bytes(dtype, w_elements);
+  std::byte* gradient = y + bytes(dtype, y_elements);
+  std::memset(x, 0, operands + bytes(DType::f32, w_elements));  // zeros run as fast as other numbers
+  const auto x_rows = cpu::row_major(x, dtype, inputs), w_rows = cpu::row_major(weight, dtype, inputs),
+             y_rows = cpu::row_major(y, dtype, outputs);
+  const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k, const cpu::MatrixOperand& a,
+                          const cpu::MatrixOperand& b, std::byte* c, DType c_dtype) {
+    cpu::MatrixProduct p;
+    p.rows = m;
+    p.columns = n;
+    p.depth = k;
+    p.a = a;
+    p.b = b;
+    p.c = c;
+    p.c_dtype = c_dtype;
+    p.c_row_stride = n;
+    return p;
+  };
+  entry.forward = best_rate(product(rows, outputs, inputs, x_rows, cpu::transposed(w_rows), y, dtype), scratch);
+  entry.dinput = best_rate(product(rows, inputs, outputs, y_rows, w_rows, x, dtype), scratch);
+  entry.dweight =
+      best_rate(product(outputs, inputs, rows, cpu::transposed(y_rows), x_rows, gradient, DType::f32), scratch);
+  return entry;
+}
+
 }  // namespace
 
 std::vector<ProductCeiling> measure_products() {
@@ -55,31 +92,10 @@ std::vector<ProductCeiling> measure_products() {
   scratch.bytes_per_thread = kScratchBytesPerThread;
   scratch.threads = count;
   std::vector<ProductCeiling> products;
-  for (const auto& [rows, inputs, outputs] : kShapes) {
-    const Arena arena(sizeof(float) * static_cast<std::size_t>(rows * inputs + outputs * inputs + rows * outputs),
-                      "operands of heddle bench");
-    auto* x = reinterpret_cast<float*>(arena.data());
-    float* weight = x + rows * inputs;
-    float* y = weight + outputs * inputs;
-    std::fill(x, y + rows * outputs, 0.0f);  // zeros run as fast as other numbers, and every page is there
-    const auto x_rows = cpu::row_major(x, DType::f32, inputs), w_rows = cpu::row_major(weight, DType::f32, inputs),
-               y_rows = cpu::row_major(y, DType::f32, outputs);
-    const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k, const cpu::MatrixOperand& a,
-                            const cpu::MatrixOperand& b, float* c) {
-      cpu::MatrixProduct p;
-      p.rows = m;
-      p.columns = n;
-      p.depth = k;
-      p.a = a;
-      p.b = b;
-      p.c = c;
-      p.c_row_stride = n;
-      return p;
-    };
-    ProductCeiling& entry = products.emplace_back(ProductCeiling{rows, inputs, outputs});
-    entry.forward = best_rate(product(rows, outputs, inputs, x_rows, cpu::transposed(w_rows), y), scratch);
-    entry.dinput = best_rate(product(rows, inputs, outputs, y_rows, w_rows, x), scratch);
-    entry.dweight = best_rate(product(outputs, inputs, rows, cpu::transposed(y_rows), x_rows, weight), scratch);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [rows, inputs, outputs] : kShapes) {
+      products.push_back(measure_product({dtype, rows, inputs, outputs}, scratch));
+    }
   }
   return products;
 }

@@ -162,6 +162,7 @@ ThreadCeilings measure_threads(int threads, double seconds_each) {
   ThreadCeilings ceilings;
   ceilings.threads = threads;
   ceilings.flops = cpu::measure_multiply_add_peak(seconds_each);
+  ceilings.bf16_flops = cpu::measure_bf16_peak(seconds_each);
   const std::size_t bytes = array_bytes();
   const Arena arena(kArrays * bytes, "streams of heddle bench");
   best_rate(HWY_DYNAMIC_DISPATCH(stream_adamw), 7, arena, bytes, 0);  // touches every page

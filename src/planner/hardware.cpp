@@ -160,7 +160,7 @@ Device cpu_device(int ranks, const ThreadCeilings& measured, const Ceilings* kep
   // A plain roofline has one rate of memory: that of a copy, which reads as much as it writes.
   Device device = {.name = std::string(kCpu),
                    .memory = available_memory() / static_cast<std::uint64_t>(ranks),
-                   .half_flops = measured.flops / ranks,
+                   .half_flops = measured.bf16_flops / ranks,
                    .float_flops = measured.flops / ranks,
                    .memory_bandwidth = measured.copy / ranks,
                    .host_link = measured.copy / ranks,

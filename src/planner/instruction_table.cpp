@@ -117,7 +117,14 @@ std::string shapes_of(const StepProgram& program, const Instruction& instruction
   return text.empty() ? inputs : inputs.empty() ? text : inputs + " -> " + text;
 }
 
+/// Attention multiplies in fp32 whatever its operands are.
+bool multiplies_bf16(const StepProgram& program, const Instruction& instruction) {
+  return instruction.operation->name.starts_with("linear") &&
+         program.at(instruction.inputs.front()).type.dtype == DType::bf16;
+}
+
 void add_work(Work& sum, const Work& work) {
+  sum.in_bf16 = work.in_bf16;
   sum.flops += work.flops;
   sum.bytes.read += work.bytes.read;
   sum.bytes.written += work.bytes.written;
@@ -132,7 +139,8 @@ std::int64_t StreamSizes::tokens() const {
 
 Work work_of(const StepProgram& program, const Instruction& instruction, const StreamSizes& sizes) {
   if (instruction.operation->moves_data) return {};
-  return {flops_of(program, instruction, sizes), traffic_of(program, instruction, sizes)};
+  return {flops_of(program, instruction, sizes), multiplies_bf16(program, instruction),
+          traffic_of(program, instruction, sizes)};
 }
 
 InstructionGroup InstructionTable::total() const {
@@ -173,7 +181,7 @@ InstructionTable make_instruction_table(std::span<const ProgramRuns> runs, const
     }
   }
   for (auto& [key, group] : groups) {
-    const double compute = ceilings.compute_seconds(group.work.flops);
+    const double compute = ceilings.compute_seconds(group.work.flops, group.work.in_bf16);
     const double memory = ceilings.memory_seconds(group.work.bytes);
     group.is_compute_bound = compute > memory;
     group.ceiling_seconds = std::max(compute, memory);

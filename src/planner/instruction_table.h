@@ -26,7 +26,8 @@ struct StreamSizes {
 /// What an instruction has to do at least, however well its kernel is written.
 struct Work {
   double flops = 0;
-  MemoryTraffic bytes;  ///< every operand once; of tables only the rows that are looked up; no workspace
+  bool in_bf16 = false;  ///< they are products of factors in bf16
+  MemoryTraffic bytes;   ///< every operand once; of tables only the rows that are looked up; no workspace
 };
 
 /// FLOPs are Operation::flops, by document, so that attention counts no pairs between two of them, and for losses of

@@ -21,7 +21,10 @@ std::string row_text(const InstructionGroup& group, double step_seconds) {
 }
 
 std::string_view bound_name(const InstructionGroup& group) {
-  return group.ceiling_seconds <= 0 ? "" : group.is_compute_bound ? "multiply-add" : "memory";
+  return group.ceiling_seconds <= 0 ? ""
+         : !group.is_compute_bound  ? "memory"
+         : group.work.in_bf16       ? "multiply-add of bf16"
+                                    : "multiply-add";
 }
 
 /// Those that take the most time beyond their ceiling.
@@ -60,10 +63,11 @@ std::string instruction_table_text(const InstructionTable& table) {
   const auto& c = table.ceilings;
   std::string text = fmt::format(
       "an optimizer step of {:.0f} tokens: {:.1f} ms, {:.0f} tokens/s; mean of {} steps\n"
-      "ceilings of {} thread{}: {:.1f} GFLOP/s of multiply-adds; memory {:.1f} GB/s read, {:.1f} written, {:.1f} "
+      "ceilings of {} thread{}: {:.1f} GFLOP/s of multiply-adds, {:.1f} of bf16; memory {:.1f} GB/s read, {:.1f} "
+      "written, {:.1f} "
       "updated in place\n\n",
       table.tokens, table.step_seconds * 1e3, table.tokens / table.step_seconds, table.steps, c.threads,
-      c.threads == 1 ? "" : "s", c.flops * 1e-9, c.read * 1e-9, c.write * 1e-9, c.update * 1e-9);
+      c.threads == 1 ? "" : "s", c.flops * 1e-9, c.bf16_flops * 1e-9, c.read * 1e-9, c.write * 1e-9, c.update * 1e-9);
   std::size_t shapes_width = 8, name_width = 9;
   for (const auto& group : table.groups) {
     shapes_width = std::max(shapes_width, group.shapes.size());
@@ -102,6 +106,7 @@ Json instruction_table_document(const InstructionTable& table) {
                    {"ceilings",
                     {{"threads", c.threads},
                      {"multiply_add_flops_per_second", c.flops},
+                     {"bf16_multiply_add_flops_per_second", c.bf16_flops},
                      {"read_bytes_per_second", c.read},
                      {"write_bytes_per_second", c.write},
                      {"update_bytes_per_second", c.update}}},

@@ -35,9 +35,10 @@ Ceilings sample() {
   ceilings.cpu = cpu_model();
   ceilings.cores = available_cores();
   ceilings.measured_at = "2026-01-02T03:04:05Z";
-  ceilings.by_threads = {{1, 1e11, 2e10, 1e10, 1.5e10, 1.25e10, 1.75e10, 1.625e10},
-                         {4, 4e11, 4e10, 2e10, 3e10, 2.5e10, 3.5e10, 3e10}};
-  ceilings.products = {{1024, 768, 3072, 3.5e11, 3.25e11, 3e11}};
+  ceilings.by_threads = {{1, 1e11, 2e11, 2e10, 1e10, 1.5e10, 1.25e10, 1.75e10, 1.625e10},
+                         {4, 4e11, 8e11, 4e10, 2e10, 3e10, 2.5e10, 3.5e10, 3e10}};
+  ceilings.products = {{DType::f32, 1024, 768, 3072, 3.5e11, 3.25e11, 3e11},
+                       {DType::bf16, 1024, 768, 3072, 7.5e11, 7.25e11, 7e11}};
   ceilings.disk = DiskCeilings{"/data", 1 << 28, true, {{1 << 22, 4, 1e9, 2e9}}};
   ceilings.collectives = {{"all_gather", 4, 1 << 26, 1e10, 5e-6}};
   return ceilings;
@@ -46,6 +47,8 @@ Ceilings sample() {
 TEST_F(CeilingsTest, ADocumentReadsBackAsItWas) {
   const Json document = ceilings_document(sample());
   EXPECT_EQ(ceilings_document(read_ceilings(document, "c.json")), document);
+  EXPECT_EQ(document["by_threads"][1]["bf16_multiply_add_flops_per_second"], 8e11);
+  EXPECT_EQ(document["products"][1]["dtype"], "bfloat16");
   EXPECT_EQ(document["by_threads"][1]["update_bytes_per_second"], 3.5e10);
   EXPECT_EQ(document["disk"]["by_depth"][0]["read_bytes_per_second"], 2e9);
 }
@@ -93,6 +96,7 @@ TEST_F(CeilingsTest, SecondsOfTrafficAddUpByKind) {
   // 4 GB at 40 GB/s, 1 GB at 20 GB/s, 7 GB at 35 GB/s
   EXPECT_DOUBLE_EQ(ceilings.memory_seconds({4e9, 1e9, 7e9}), 0.1 + 0.05 + 0.2);
   EXPECT_DOUBLE_EQ(ceilings.compute_seconds(2e11), 0.5);
+  EXPECT_DOUBLE_EQ(ceilings.compute_seconds(2e11, true), 0.25);
 }
 
 TEST_F(CeilingsTest, MeasuringLeavesTheNumberOfThreads) {
@@ -100,8 +104,8 @@ TEST_F(CeilingsTest, MeasuringLeavesTheNumberOfThreads) {
   const ThreadCeilings ceilings = measure_threads(1, 0.01);
   EXPECT_EQ(threads(), before);
   EXPECT_EQ(ceilings.threads, 1);
-  for (const double rate : {ceilings.flops, ceilings.read, ceilings.write, ceilings.copy, ceilings.triad,
-                            ceilings.update, ceilings.adamw}) {
+  for (const double rate : {ceilings.flops, ceilings.bf16_flops, ceilings.read, ceilings.write, ceilings.copy,
+                            ceilings.triad, ceilings.update, ceilings.adamw}) {
     EXPECT_GT(rate, 1e6);   // slower than any machine
     EXPECT_LT(rate, 1e13);  // faster than any core
   }

@@ -14,8 +14,9 @@ namespace {
 constexpr double kTokens = 10, kHidden = 8, kWide = 24, kVocabulary = 50;
 
 /// embedding, one product, a loss.
-StepProgram toy_program(Parameters& parameters) {
-  ProgramBuilder builder({.name = "toy", .token_capacity = 16, .document_capacity = 4}, parameters);
+StepProgram toy_program(Parameters& parameters, DType activation_type = DType::f32) {
+  ProgramBuilder builder(
+      {.name = "toy", .activation_type = activation_type, .token_capacity = 16, .document_capacity = 4}, parameters);
   builder.begin_unit("block 0");
   const Value table = builder.weight("table", {50, 8}, Initialization::normal(0.02));
   const Value x = builder.embedding(builder.input_ids(), table);
@@ -48,6 +49,16 @@ TEST(WorkOf, AProductReadsItsOperandsOnce) {
   EXPECT_EQ(work.bytes.read, 4 * (kTokens * kHidden + kWide * kHidden));
   EXPECT_EQ(work.bytes.written, 4 * kTokens * kWide);
   EXPECT_EQ(work.bytes.updated, 0);
+}
+
+TEST(WorkOf, ProductsOfBFloat16AreMeasuredByTheirOwnCeiling) {
+  Parameters parameters, of_bf16;
+  EXPECT_FALSE(find_work(toy_program(parameters), "linear").in_bf16);
+  const StepProgram program = toy_program(of_bf16, DType::bf16);
+  for (const char* name : {"linear", "linear_backward_weight", "linear_cross_entropy_gradient"}) {
+    EXPECT_TRUE(find_work(program, name).in_bf16) << name;
+  }
+  EXPECT_FALSE(find_work(program, "embedding").in_bf16);
 }
 
 TEST(WorkOf, AGradientIsReadWhereItIsAddedTo) {

@@ -14,12 +14,11 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/matmul_peak.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
-#include <hwy/highway.h>
+#include "kernels/cpu/bf16_dot-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int kSums = 12;  // two pipes with a latency of four or five, within 16 registers
 
@@ -46,14 +45,55 @@ double multiply_adds(std::int64_t steps, float* kept) {
 }  // namespace heddle::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
+#if HEDDLE_HAS_BF16_DOT
+HEDDLE_BF16_DOT_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+
+double bf16_dots(std::int64_t steps, float* kept) {
+  const FloatTag d;
+  FloatVector sum[kSums];
+  HWY_UNROLL(16)
+  for (int i = 0; i < kSums; ++i) sum[i] = hn::Set(d, static_cast<float>(i));
+  const auto pairs = hn::BitCast(d, hn::Set(WordTag(), 0x3f003f00u));  // 0.5 twice
+  for (std::int64_t step = 0; step < steps; ++step) {
+    HWY_UNROLL(16)
+    for (int i = 0; i < kSums; ++i) sum[i] = add_pairs(pairs, pairs, sum[i]);
+  }
+  HWY_UNROLL(16)
+  for (int i = 1; i < kSums; ++i) sum[0] = hn::Add(sum[0], sum[i]);
+  *kept = hn::GetLane(sum[0]);
+  return 4.0 * kSums * static_cast<double>(hn::Lanes(d)) * static_cast<double>(steps);
+}
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heddle::cpu::HWY_NAMESPACE {
+
+/// FLOPs of `steps` steps of products of bf16.
+double bf16_multiply_adds(std::int64_t steps, float* kept) {
+#if HEDDLE_HAS_BF16_DOT
+  if (uses_bf16_dot()) return bf16_dots(steps, kept);
+#endif
+  return multiply_adds(steps, kept);
+}
+
+}  // namespace heddle::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
 #if HWY_ONCE
 namespace heddle::cpu {
 
 HWY_EXPORT(multiply_adds);
+HWY_EXPORT(bf16_multiply_adds);
+namespace {
 
-double measure_multiply_add_peak(double seconds) {
+/// Best rate of measure(steps, &kept) on all threads.
+template <typename Measure>
+double best_rate(double seconds, const Measure& measure) {
   constexpr std::int64_t kSteps = 1'000'000;  // about 2 ms
-  const auto measure = HWY_DYNAMIC_DISPATCH(multiply_adds);
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -74,6 +114,12 @@ double measure_multiply_add_peak(double seconds) {
   } while (since(begin) < seconds);
   return best;
 }
+
+}  // namespace
+
+double measure_multiply_add_peak(double seconds) { return best_rate(seconds, HWY_DYNAMIC_DISPATCH(multiply_adds)); }
+
+double measure_bf16_peak(double seconds) { return best_rate(seconds, HWY_DYNAMIC_DISPATCH(bf16_multiply_adds)); }
 
 }  // namespace heddle::cpu
 #endif
