@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "checkpoint/chunked_parts.h"
 #include "formats/file_reader.h"
 #include "formats/json_reader.h"
 
@@ -22,10 +23,6 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{256} << 10;  // of a thread, between file and checksum
-
-std::int64_t chunk_count(std::uint64_t bytes) {
-  return static_cast<std::int64_t>((bytes + kChunkBytes - 1) / kChunkBytes);
-}
 
 /// XXH3 of bytes that come in pieces.
 class Checksum {
@@ -64,34 +61,6 @@ std::uint64_t checksum_of_chunk(const FileReader& file, std::uint64_t bytes, std
   }
   return checksum.value();
 }
-
-/// A file in memory, cut into chunks.
-class ChunkedParts {
- public:
-  explicit ChunkedParts(FileParts parts) : parts_(parts) {
-    for (const auto& part : parts) begins_.push_back(begins_.back() + part.size());
-  }
-  std::uint64_t bytes() const { return begins_.back(); }
-
-  /// The chunk's checksum; calls use(offset in the file, bytes) for what it is made of.
-  template <typename Use>
-  std::uint64_t read(std::int64_t chunk, Use use) const {
-    const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes, end = std::min(begin + kChunkBytes, bytes());
-    Checksum checksum;
-    auto part = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin()) - 1;
-    for (std::uint64_t at = begin; at < end; ++part) {
-      const auto piece = parts_[part].subspan(at - begins_[part], std::min(begins_[part + 1], end) - at);
-      use(at, piece);
-      checksum.add(piece);
-      at += piece.size();
-    }
-    return checksum.value();
-  }
-
- private:
-  FileParts parts_;
-  std::vector<std::uint64_t> begins_ = {0};  // of the parts, in the file
-};
 
 }  // namespace
 
@@ -133,33 +102,9 @@ CheckedFile check_parts(const std::string& name, FileParts parts) {
   CheckedFile found{name, chunks.bytes(), {}};
   found.checksums.resize(static_cast<std::size_t>(chunk_count(found.bytes)));
   for_each_chunk(chunk_count(found.bytes), [&](std::int64_t chunk) {
-    found.checksums[static_cast<std::size_t>(chunk)] = chunks.read(chunk, [](std::uint64_t, const auto&) {});
-  });
-  return found;
-}
-
-// By one thread: file systems let one at a time write to a file, and others that wait only get in its way.
-CheckedFile write_checked_file(const std::filesystem::path& path, FileParts parts) {
-  const ChunkedParts chunks(parts);
-  const OpenFile file = create_file(path, chunks.bytes());
-  CheckedFile written{path.filename().string(), chunks.bytes(), {}};
-  for (std::int64_t chunk = 0; chunk < chunk_count(written.bytes); ++chunk) {
-    written.checksums.push_back(
-        chunks.read(chunk, [&](std::uint64_t at, const auto& piece) { file.write_at(at, piece); }));
-    // The disk begins now, not at the sync; where it cannot, the sync does all.
-    ::sync_file_range(file.descriptor(), static_cast<off_t>(chunk) * static_cast<off_t>(kChunkBytes),
-                      static_cast<off_t>(kChunkBytes), SYNC_FILE_RANGE_WRITE);
-  }
-  file.sync();
-  return written;
-}
-
-CheckedFile check_file(const std::filesystem::path& path) {
-  const FileReader file(path);
-  CheckedFile found{path.filename().string(), file.size(), {}};
-  found.checksums.resize(static_cast<std::size_t>(chunk_count(found.bytes)));
-  for_each_chunk(chunk_count(found.bytes), [&](std::int64_t chunk) {
-    found.checksums[static_cast<std::size_t>(chunk)] = checksum_of_chunk(file, found.bytes, chunk);
+    Checksum checksum;
+    chunks.visit(chunk, [&](std::span<const std::byte> piece) { checksum.add(piece); });
+    found.checksums[static_cast<std::size_t>(chunk)] = checksum.value();
   });
   return found;
 }
@@ -178,18 +123,22 @@ void verify_size(const std::filesystem::path& path, const CheckedFile& expected)
   if (size != expected.bytes) fail("{}: has {} bytes; the manifest says {}", path.string(), size, expected.bytes);
 }
 
+void require_checksum(const std::filesystem::path& path, const CheckedFile& expected, std::int64_t chunk,
+                      std::uint64_t found) {
+  const auto wanted = expected.checksums[static_cast<std::size_t>(chunk)];
+  if (found == wanted) return;
+  const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes;
+  fail("{}: is damaged between bytes {} and {}: checksum {}, the manifest says {}", path.string(), begin,
+       std::min(begin + kChunkBytes, expected.bytes), checksum_text(found), checksum_text(wanted));
+}
+
 void verify_file(const std::filesystem::path& path, const CheckedFile& expected, int part, int parts) {
   verify_size(path, expected);
   const FileReader file(path);
   const auto chunks = chunk_count(expected.bytes);
   for_each_chunk((chunks - part + parts - 1) / parts, [&](std::int64_t index) {
     const std::int64_t chunk = part + index * parts;
-    const auto wanted = expected.checksums[static_cast<std::size_t>(chunk)];
-    if (const auto found = checksum_of_chunk(file, expected.bytes, chunk); found != wanted) {
-      const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes;
-      fail("{}: is damaged between bytes {} and {}: checksum {}, the manifest says {}", path.string(), begin,
-           std::min(begin + kChunkBytes, expected.bytes), checksum_text(found), checksum_text(wanted));
-    }
+    require_checksum(path, expected, chunk, checksum_of_chunk(file, expected.bytes, chunk));
   });
 }
 

@@ -15,6 +15,10 @@ namespace heddle {
 
 inline constexpr std::uint64_t kChunkBytes = std::uint64_t{4} << 20;
 
+inline std::int64_t chunk_count(std::uint64_t bytes) {
+  return static_cast<std::int64_t>((bytes + kChunkBytes - 1) / kChunkBytes);
+}
+
 /// What the manifest says of a file. Checksums are XXH3, of each kChunkBytes of the file; the last chunk may be
 /// shorter.
 struct CheckedFile {
@@ -36,12 +40,8 @@ CheckedFile checked_file_from(const Json& value, const std::string& name, const 
 /// A file in memory: its parts, one after another.
 using FileParts = std::span<const std::span<const std::byte>>;
 
-/// Hashes the file that write_checked_file would write.
+/// Hashes a file in memory.
 CheckedFile check_parts(const std::string& name, FileParts parts);
-/// Writes a file, syncs it, and hashes it.
-CheckedFile write_checked_file(const std::filesystem::path& path, FileParts parts);
-/// Reads a file and hashes it.
-CheckedFile check_file(const std::filesystem::path& path);
 
 /// Creates or empties a file and reserves `bytes`, where the file system can: a full disk shows here.
 OpenFile create_file(const std::filesystem::path& path, std::uint64_t bytes);
@@ -51,5 +51,8 @@ OpenFile create_file(const std::filesystem::path& path, std::uint64_t bytes);
 void verify_file(const std::filesystem::path& path, const CheckedFile& expected, int part = 0, int parts = 1);
 /// The same for the size alone.
 void verify_size(const std::filesystem::path& path, const CheckedFile& expected);
+/// The same for one chunk, whose checksum was `found`.
+void require_checksum(const std::filesystem::path& path, const CheckedFile& expected, std::int64_t chunk,
+                      std::uint64_t found);
 
 }  // namespace heddle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -9,6 +10,8 @@
 
 #include "base/dtype.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/chunk_writer.h"
+#include "checkpoint/snapshot.h"
 #include "comm/communicator.h"
 #include "formats/json.h"
 
@@ -33,10 +36,49 @@ struct KeptFile {
   std::string text;
 };
 
-/// Writes OUTPUT_DIR/checkpoint-STEP, each rank its pieces, and returns its path. It is written aside as
-/// .checkpoint-STEP.partial, synced, read back and renamed: what has the final name is whole. The free space is checked
-/// first. What does not change of `files` and lies in the newest checkpoint already is linked, not
-/// written again, if it is large. `state` and `files` are rank 0's. After a failure nothing is left.
+/// How a rank's memory is read while it is saved.
+struct SavedMemory {
+  std::span<std::byte> buffers = {};  ///< of ChunkWriter
+  ReadMemory read = copy_memory;
+  Snapshot* snapshot = nullptr;  ///< is told how far the pieces are read, and asked whether they are still wanted
+};
+
+/// Writes OUTPUT_DIR/checkpoint-STEP, each rank its pieces. It is written aside as .checkpoint-STEP.partial, synced,
+/// read back and renamed: what has the final name is whole. What does not change, and lies in the newest checkpoint
+/// already, is linked and not written again: large `files`, and pieces (find_unchanged). `state` and `files` are rank
+/// 0's.
+///
+/// In three parts, so that the ranks may compute while their files are written. After a failure nothing is left.
+class CheckpointSave {
+ public:
+  /// On all ranks: checks the free space and makes the folder.
+  CheckpointSave(std::filesystem::path output_dir, std::int64_t step, std::vector<CheckpointPiece> pieces, Json state,
+                 std::vector<KeptFile> files, Communicator& communicator, SavedMemory memory = {});
+  ~CheckpointSave();  // of one that was not committed: removes what was written; write() is over
+  CheckpointSave(const CheckpointSave&) = delete;
+  CheckpointSave& operator=(const CheckpointSave&) = delete;
+
+  /// Writes this rank's files, once. Calls no other rank and throws nothing: any thread may do it. Until the snapshot
+  /// has reached them the pieces must not change.
+  void write();
+  /// On all ranks, after write(): gives the folder its name and returns it. Throws Error where a rank could not write.
+  std::filesystem::path commit();
+
+ private:
+  std::filesystem::path output_dir_, aside_;
+  std::int64_t step_;
+  std::vector<CheckpointPiece> pieces_;
+  Json state_;
+  std::vector<KeptFile> files_;
+  Communicator& communicator_;
+  SavedMemory memory_;
+  std::filesystem::path previous_;  // empty: none
+  std::string written_;             // this rank's part of the manifest
+  std::exception_ptr failure_;      // of write()
+  bool is_committed_ = false;
+};
+
+/// All three at once; returns the folder.
 std::filesystem::path save_checkpoint(const std::filesystem::path& output_dir, std::int64_t step,
                                       std::span<const CheckpointPiece> pieces, const Json& state,
                                       std::span<const KeptFile> files, Communicator& communicator);

@@ -6,9 +6,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -74,6 +76,28 @@ int SwapFile::descriptor(std::uint64_t offset, const void* memory, std::size_t b
   const bool is_aligned =
       (offset | bytes) % offset_alignment_ == 0 && reinterpret_cast<std::uintptr_t>(memory) % memory_alignment_ == 0;
   return direct_file_ >= 0 && is_aligned ? direct_file_ : file_;
+}
+
+/// By way of whole pages, so that ranges of any alignment go past the page cache.
+void SwapFile::read(std::uint64_t offset, std::span<std::byte> target) const {
+  constexpr std::size_t kPage = 4096, kBounced = std::size_t{256} << 10;
+  std::vector<std::byte> memory(kBounced + kPage);
+  const std::size_t skipped = (kPage - reinterpret_cast<std::uintptr_t>(memory.data()) % kPage) % kPage;
+  const auto bounce = std::span(memory).subspan(skipped, kBounced);
+  while (!target.empty()) {
+    const std::uint64_t first = offset / kPage * kPage;
+    const std::size_t before = offset - first, part = std::min(target.size(), kBounced - before);
+    const std::size_t pages = (before + part + kPage - 1) / kPage * kPage;
+    const ssize_t got = pread(descriptor(first, bounce.data(), pages), bounce.data(), pages, static_cast<off_t>(first));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < static_cast<ssize_t>(before + part)) {
+      fail("nvme_path: {}: {} bytes at {} cannot be read: {}", folder_.string(), part, offset,
+           got >= 0 ? "the file ends before them" : std::strerror(errno));
+    }
+    std::memcpy(target.data(), bounce.data() + before, part);
+    target = target.subspan(part);
+    offset += part;
+  }
 }
 
 void SwapFile::drop_mapped() {

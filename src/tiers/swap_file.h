@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <string>
+#include <span>
 
 namespace heddle {
 
@@ -26,6 +26,9 @@ class SwapFile {
   /// A descriptor for a transfer of so many bytes: past the page cache where the file system has such transfers and
   /// takes ones so aligned, else through it.
   int descriptor(std::uint64_t offset, const void* memory, std::size_t bytes) const;
+
+  /// Of any range, also while transfers of others are under way; Error naming the folder and the bytes.
+  void read(std::uint64_t offset, std::span<std::byte> target) const;
 
   /// The file as memory, for loading and saving. While no transfer is under way; drop_mapped() afterwards writes what
   /// was changed and gives the memory back.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/threads.h"
+#include "checkpoint/chunk_writer.h"
 #include "models/model.h"
 #include "train/activations.h"
 #include "train/optimizer.h"
@@ -50,12 +51,14 @@ std::uint64_t shared_scratch_bytes(const std::vector<StepProgram>& programs) {
   return static_cast<std::uint64_t>(std::clamp(bytes, kLeast, kMost) / 64 * 64);
 }
 
-void allocate_all(CompiledRun& compiled) {
+void allocate_all(CompiledRun& compiled, std::uint64_t save_buffer_bytes = 0) {
   std::vector<StepProgram*> programs;
   for (auto& program : compiled.programs) programs.push_back(&program);
   const std::uint64_t shared = shared_scratch_bytes(compiled.programs);
-  compiled.plan = allocate(programs, shared + static_cast<std::uint64_t>(compiled.threads) * kScratchBytesPerThread);
+  const std::uint64_t of_threads = static_cast<std::uint64_t>(compiled.threads) * kScratchBytesPerThread;
+  compiled.plan = allocate(programs, shared + of_threads + save_buffer_bytes);
   compiled.plan.shared_scratch_bytes = shared;
+  compiled.plan.save_buffer_bytes = save_buffer_bytes;
 }
 
 int append(CompiledRun& compiled, StepProgram program) {
@@ -168,7 +171,7 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
     offload(evaluation, moved);
     compiled.evaluate = append(compiled, std::move(evaluation));
   }
-  allocate_all(compiled);
+  allocate_all(compiled, run.save_async ? ChunkWriter::kBufferBytes : 0);
   return compiled;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -34,8 +35,10 @@ Executor::Executor(const std::vector<const StepProgram*>& programs, const Memory
   scratch_.per_thread = scratch_.shared + scratch_.shared_bytes;
   scratch_.bytes_per_thread = kScratchBytesPerThread;
   scratch_.threads = threads;
-  HEDDLE_CHECK(plan.scratch_bytes >=
-               scratch_.shared_bytes + static_cast<std::size_t>(threads) * kScratchBytesPerThread);
+  const std::size_t kernels_bytes = plan.scratch_bytes - plan.save_buffer_bytes;
+  HEDDLE_CHECK(kernels_bytes >= scratch_.shared_bytes + static_cast<std::size_t>(threads) * kScratchBytesPerThread);
+  save_buffers_ = plan.save_buffer_bytes > 0 ? std::span(scratch_.shared + kernels_bytes, plan.save_buffer_bytes)
+                                             : std::span(scratch_.shared, kernels_bytes);
   for (const auto* program : programs) bound_.push_back(bind(*program, kernels));
   const auto uses = [&](Queue queue) {
     return std::any_of(bound_.begin(), bound_.end(), [&](const Bound& bound) {
@@ -164,6 +167,7 @@ void Executor::run(std::size_t program, const Scalars& scalars) {
     held_.before(program, i);
     const Step& step = bound.steps[i];
     const Instruction& instruction = bound.program->instructions[i];
+    if (guard_ != nullptr && guard_->before(program, i)) before = Clock::now();
     if (step.kernel == nullptr) {
       run_movement(bound, step, scalars);
     } else {
@@ -199,6 +203,26 @@ TensorView Executor::persistent(std::string_view label) const {
   }
   if (!found.present()) fail("no program has a buffer named {}", label);
   return found;
+}
+
+void Executor::read(std::span<const std::byte> from, std::span<std::byte> to) const {
+  if (swap_.bytes() > 0 && from.data() >= swap_.mapped() && from.data() < swap_.mapped() + swap_.bytes()) {
+    swap_.read(static_cast<std::uint64_t>(from.data() - swap_.mapped()), to);
+  } else {
+    std::memcpy(to.data(), from.data(), from.size());
+  }
+}
+
+void Executor::visit_written(std::size_t program,
+                             const std::function<void(std::size_t, std::span<const std::byte>)>& use) const {
+  const StepProgram& written = *bound_[program].program;
+  for (std::size_t i = 0; i < written.instructions.size(); ++i) {
+    for (const int output : written.instructions[i].outputs) {
+      if (output < 0) continue;
+      const Buffer& buffer = written.at(output);
+      use(i, {view_of(buffer).as<const std::byte>(), static_cast<std::size_t>(buffer.bytes())});
+    }
+  }
 }
 
 bool Executor::has_persistent(std::string_view label) const {

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "tiers/swap_file.h"
 #include "train/held_bytes.h"
 #include "train/movement_queue.h"
+#include "train/snapshot_guard.h"
 #include "train/step_timeline.h"
 
 namespace heddle {
@@ -39,6 +42,18 @@ class Executor {
   TensorView persistent(std::string_view label) const;
   bool has_persistent(std::string_view label) const;
   void release_nvme() { swap_.drop_mapped(); }
+
+  /// Copies what a view of a persistent buffer shows, of the nvme tier without its mapping. Also while a program runs,
+  /// by any thread; what the program changes meanwhile is the caller's business.
+  void read(std::span<const std::byte> from, std::span<std::byte> to) const;
+  /// Calls use(instruction, memory) for everything that instructions of a program write.
+  void visit_written(std::size_t program,
+                     const std::function<void(std::size_t, std::span<const std::byte>)>& use) const;
+  /// Is asked before each instruction from now on; null: none is.
+  void set_guard(SnapshotGuard* guard) { guard_ = guard; }
+  /// Memory for a save: its own where the plan has it (MemoryPlan::save_buffer_bytes), else the kernels' scratch, which
+  /// no program may use meanwhile.
+  std::span<std::byte> save_buffers() const { return save_buffers_; }
 
   /// Bytes held, counted while running from what each instruction was given; same form as the plan.
   TierBills held() const;
@@ -81,6 +96,8 @@ class Executor {
   Arena device_, host_;
   SwapFile swap_;
   Scratch scratch_;
+  std::span<std::byte> save_buffers_;
+  SnapshotGuard* guard_ = nullptr;
   std::vector<Bound> bound_;
   HeldBytes held_;
   StepRecording* recording_ = nullptr;

@@ -18,6 +18,7 @@
 #include "monitor/process_memory.h"
 #include "train/best_model.h"
 #include "train/checkpoint_export.h"
+#include "train/checkpoint_saver.h"
 #include "train/compile_fitting.h"
 #include "train/evaluate.h"
 #include "train/micro_batches.h"
@@ -92,6 +93,7 @@ class Trainer {
     prepare_output();
     feed_.emplace(*executor_);
     fill_weights();
+    saver_.emplace(run_, compiled_, *executor_, communicator_);
     if (is_root_) start_monitor();
     return loop();
   }
@@ -188,6 +190,7 @@ class Trainer {
       const bool is_recorded = run_.memory_timeline && is_root_ && state_.step + 1 == recorded_step;
       const StepMetrics metrics = is_recorded ? record_step() : take_step();
       warn_of_memory();
+      saver_->end_step(agreement_.is_writing);
       if (monitor_) monitor_->on_step(metrics);
       stop_if_nothing_moves();
       const bool evaluates = data_.validation && (state_.step == total_steps_ || is_multiple(run_.eval_steps));
@@ -199,9 +202,11 @@ class Trainer {
         saved_step = state_.step;
       }
     }
+    saver_->finish();
     const int signal = agreement_.signal;
     if (signal != 0 && !is_over()) {
       if (saved_step != state_.step) save();
+      saver_->finish();
       note("stopped by {}; checkpoint-{} holds everything", signal == SIGINT ? "SIGINT" : "SIGTERM", state_.step);
       return signal == SIGINT ? 130 : 143;
     }
@@ -280,7 +285,7 @@ class Trainer {
     metrics.time.backward = after[1] - before[1] + after[2] - before[2];
     metrics.time.optimizer = after[3] - before[3];
     metrics.time.offload = executor_->seconds_waiting(Queue::transfer) - offloaded_before;
-    metrics.time.checkpoint = std::exchange(checkpoint_seconds_, 0.0);
+    metrics.time.checkpoint = saver_->take_seconds();
     metrics.step = state_.step;
     metrics.epoch = batch.epoch;
     metrics.num_tokens = batch.tokens;
@@ -295,10 +300,10 @@ class Trainer {
   void agree() {
     const bool time_to_save = run_.save_minutes > 0 && seconds_since(saved_at_) >= 60 * run_.save_minutes;
     const std::uint64_t excess = memory_watch_->excess(anonymous_bytes());
-    std::array<std::int32_t, 3> said = {SignalWatch::received(), is_root_ && time_to_save ? 1 : 0,
-                                        static_cast<std::int32_t>(excess / kMiB)};
+    std::array<std::int32_t, 4> said = {SignalWatch::received(), is_root_ && time_to_save ? 1 : 0,
+                                        saver_->is_writing() ? 1 : 0, static_cast<std::int32_t>(excess / kMiB)};
     communicator_.all_reduce(std::span<std::int32_t>(said), heddle::Reduction::max, "whether to stop or save");
-    agreement_ = {said[0], said[1] != 0, static_cast<std::uint64_t>(said[2])};
+    agreement_ = {said[0], said[1] != 0, said[2] != 0, static_cast<std::uint64_t>(said[3])};
   }
 
   void update(Scalars& scalars, double learning_rate) {
@@ -306,8 +311,9 @@ class Trainer {
     executor_->run(index(compiled_.update), scalars);
   }
 
-  void stop_if_nothing_moves() const {
+  void stop_if_nothing_moves() {
     if (run_.max_skipped_steps > 0 && state_.skipped_in_a_row >= run_.max_skipped_steps) {
+      saver_->finish();
       fail("step {}: the loss or the gradients were not finite in {} steps in a row (max_skipped_steps)", state_.step,
            state_.skipped_in_a_row);
     }
@@ -322,7 +328,6 @@ class Trainer {
   }
 
   void save() {
-    const auto start = Clock::now();
     auto files = model_files(model_, run_.tokenizer_name, run_.torch_dtype);
     const LoraModules* adapter = compiled_.rules.adapter();
     if (adapter != nullptr) files.push_back({"adapter_config.json", "", adapter_config_text(adapter->config())});
@@ -332,13 +337,8 @@ class Trainer {
     state["base"] = weights_->base_digest();
     if (adapter == nullptr && compiled_.parameters.trainable_count() < compiled_.parameters.count())
       state["base_model"] = fs::absolute(run_.model_name_or_path).lexically_normal().string();
-    save_checkpoint(output_dir_, state_.step, checkpoint_pieces(*executor_, compiled_.parameters, compiled_.sharding),
-                    state, files, communicator_);
-    remove_old_checkpoints(output_dir_, run_.save_total_limit, run_.save_keep_steps,
-                           run_.load_best_model_at_end ? state_.best.step : 0, communicator_);
-    executor_->release_nvme();
+    saver_->save(state_.step, run_.load_best_model_at_end ? state_.best.step : 0, std::move(state), std::move(files));
     saved_at_ = Clock::now();
-    checkpoint_seconds_ += seconds_since(start);
   }
 
   void finish() {
@@ -388,11 +388,12 @@ class Trainer {
   struct Agreement {
     int signal = 0;
     bool saves = false;
+    bool is_writing = false;  ///< a save that is under way
     std::uint64_t excess_mib = 0;
   };
   Agreement agreement_;  ///< of all ranks, in the last step
   Clock::time_point saved_at_;
-  double checkpoint_seconds_ = 0;  ///< of saves since the last step; the next step's line has them
+  std::optional<CheckpointSaver> saver_;
 };
 
 }  // namespace

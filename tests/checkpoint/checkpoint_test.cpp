@@ -242,6 +242,95 @@ TEST_F(CheckpointFolder, FilesThatDoNotChangeAreStoredOnce) {
   EXPECT_NE(inode(second / "large.txt"), inode(third / "large.txt"));
 }
 
+void flip(const fs::path& path, std::uintmax_t at, int bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const char byte = static_cast<char>(file.get() ^ (1 << bit));
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(byte);
+}
+
+/// Two tensors of 1.2 and 0.4 MB, and the checkpoints of what they hold.
+class UnchangedPieces : public CheckpointFolder {
+ protected:
+  fs::path save_large(std::int64_t step, int ranks = 1) {
+    run_ranks(ranks, [&](Communicator& communicator) {
+      const std::vector<CheckpointPiece> pieces = {piece_of("exp_avg/large", large_, communicator),
+                                                   piece_of("weights/small", small_, communicator)};
+      save_checkpoint(folder_, step, pieces, Json::object(), {}, communicator);
+      return 0;
+    });
+    const fs::path path = folder_ / fmt::format("checkpoint-{}", step);
+    const Checkpoint checkpoint(path);
+    checkpoint.verify();
+    EXPECT_TRUE(read(checkpoint, "exp_avg/large", 0, 300000) == large_) << step;
+    EXPECT_TRUE(read(checkpoint, "weights/small", 0, 100000) == small_) << step;
+    return path;
+  }
+  static CheckpointPiece piece_of(const std::string& name, const std::vector<float>& values, Communicator& group) {
+    const auto all = static_cast<std::int64_t>(values.size());
+    const std::int64_t begin = all * group.rank() / group.size(), end = all * (group.rank() + 1) / group.size();
+    const auto part = std::span(values).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    return {name, DType::f32, {all}, begin, end, std::as_bytes(part)};
+  }
+
+  std::vector<float> large_ = numbers(300000, 1), small_ = numbers(100000, -7);
+};
+
+TEST_F(UnchangedPieces, AreStoredOnceAndOutliveTheCheckpointThatWroteThem) {
+  const fs::path first = save_large(1);
+  small_[99999] = 5;
+  const fs::path second = save_large(2);
+  EXPECT_EQ(inode(second / "state-00000-of-1.safetensors"), inode(first / "state-00000.safetensors"));
+  EXPECT_LT(fs::file_size(second / "state-00000.safetensors"), 401000u);
+  small_[0] = 6;
+  const fs::path third = save_large(3);
+  EXPECT_EQ(inode(third / "state-00000-of-1.safetensors"), inode(first / "state-00000.safetensors"));
+  fs::remove_all(second);
+  remove_old_checkpoints(folder_, 1, 0, 0, *alone());
+  EXPECT_GT(fs::file_size(third / "state-00000-of-1.safetensors"), 1600000u);
+  EXPECT_TRUE(read(*newest(), "exp_avg/large", 0, 300000) == large_);
+}
+
+TEST_F(UnchangedPieces, AreFoundByTheirLastByte) {
+  save_large(1);
+  large_[299999] = 0;
+  EXPECT_FALSE(fs::exists(save_large(2) / "state-00000-of-1.safetensors"));  // the small one alone is less than half
+  large_[123457] = 0;
+  EXPECT_FALSE(fs::exists(save_large(3) / "state-00000-of-2.safetensors"));
+}
+
+TEST_F(UnchangedPieces, AreNotTakenFromOtherRanksOrPiecesOfOtherSizes) {
+  save_large(1, 2);
+  save_large(2, 1);
+  save_large(3, 2);
+  for (const auto& entry : fs::recursive_directory_iterator(folder_))
+    EXPECT_THAT(entry.path().filename().string(), testing::Not(HasSubstr("-of-")));
+}
+
+TEST_F(UnchangedPieces, AreWrittenAgainWhereTheOldOnesAreDamaged) {
+  const fs::path first = save_large(1);
+  std::fstream file(first / "state-00000.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(500000);
+  file.put('x');
+  file.close();
+  EXPECT_FALSE(fs::exists(save_large(2) / "state-00000-of-1.safetensors"));
+  flip(folder_ / "checkpoint-2" / "state-00000.safetensors", 1500000, 3);
+  small_[5] = 7;  // so that the damage is not in what is compared
+  EXPECT_FALSE(fs::exists(save_large(3) / "state-00000-of-2.safetensors"));
+  fs::resize_file(folder_ / "checkpoint-3" / "state-00000.safetensors", 1000);
+  EXPECT_FALSE(fs::exists(save_large(4) / "state-00000-of-3.safetensors"));
+}
+
+TEST_F(UnchangedPieces, AllOfThemAreNothingToWrite) {
+  save_large(1);
+  const fs::path second = save_large(2);
+  EXPECT_FALSE(fs::exists(second / "state-00000.safetensors"));
+  save_large(3);
+  EXPECT_EQ(inode(folder_ / "checkpoint-3" / "state-00000-of-1.safetensors"),
+            inode(folder_ / "checkpoint-1" / "state-00000.safetensors"));
+}
+
 TEST_F(CheckpointFolder, NoneIsNoError) { EXPECT_FALSE(newest().has_value()); }
 
 TEST_F(CheckpointFolder, ARehearsalTellsOfWhatIsInTheWayAndLeavesNothing) {
@@ -270,14 +359,6 @@ struct Damage {
 };
 
 class DamagedFile : public CheckpointFolder, public testing::WithParamInterface<Damage> {};
-
-void flip(const fs::path& path, std::uintmax_t at, int bit) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(at));
-  const char byte = static_cast<char>(file.get() ^ (1 << bit));
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(byte);
-}
 
 TEST_P(DamagedFile, IsNamedAndTheCheckpointBeforeIsTaken) {
   save(1, 2);

@@ -333,7 +333,7 @@ TEST(RunFile, EveryKBlocksNeedsARecomputation) {
 
 TEST(RunFile, AbsentFeaturesAreResolvedButRefusedInOneLineByWhoComputes) {
   for (const auto* text : {"tensor_parallel: 2", "pipeline_parallel: 2", "context_parallel: 2",
-                           "sequence_parallel: true", "bnb_4bit_quant_type: fp4", "save_async: true"}) {
+                           "sequence_parallel: true", "bnb_4bit_quant_type: fp4"}) {
     const std::string key(text, std::string(text).find(':'));
     const auto run = parse(fmt::format("{{{}, ranks: 2}}", text));
     EXPECT_EQ(run.effective().at(key).at("origin"), "run.yaml:1");

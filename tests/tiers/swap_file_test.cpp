@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -25,6 +26,20 @@ class SwapFileTest : public testing::Test {
 
   std::filesystem::path folder_;
 };
+
+TEST_F(SwapFileTest, AnyRangeIsReadWhateverItsSize) {
+  constexpr std::size_t kBytes = 700001;
+  SwapFile file(folder_, kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) file.mapped()[i] = static_cast<std::byte>(i * 2654435761u >> 11);
+  const std::vector<std::byte> all(file.mapped(), file.mapped() + kBytes);
+  file.drop_mapped();
+  for (const auto& [offset, bytes] :
+       {std::pair<std::size_t, std::size_t>{0, kBytes}, {4095, 600000}, {kBytes - 5, 5}}) {
+    std::vector<std::byte> read(bytes);
+    file.read(offset, read);
+    EXPECT_TRUE(std::equal(read.begin(), read.end(), all.begin() + static_cast<std::ptrdiff_t>(offset))) << offset;
+  }
+}
 
 TEST_F(SwapFileTest, TheMappingAndTheTransfersSeeTheSameBytes) {
   SwapFile file(folder_, 65536);

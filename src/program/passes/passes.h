@@ -79,6 +79,7 @@ struct MemoryPlan {
   std::uint64_t scratch_offset = 0;  ///< in the device's arena, of the kernels' scratch (class workspace), persistent
   std::uint64_t scratch_bytes = 0;
   std::uint64_t shared_scratch_bytes = 0;  ///< of these, the part that threads share
+  std::uint64_t save_buffer_bytes = 0;     ///< of these, at their end, what saves use while programs run
   std::uint64_t staging_bytes = 0;         ///< of the communicator's own, outside the arena; counted in `device`
 
   TierBills bills() const { return {device, host, nvme}; }

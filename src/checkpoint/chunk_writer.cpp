@@ -1,0 +1,120 @@
+#include "checkpoint/chunk_writer.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/chunked_parts.h"
+#include "checkpoint/direct_file.h"
+
+namespace heddle {
+namespace {
+
+constexpr std::size_t kPage = DirectFile::kPage;
+
+std::span<std::byte> from_whole_page(std::span<std::byte> bytes) {
+  const std::size_t skipped = (kPage - reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage) % kPage;
+  return bytes.size() > skipped ? bytes.subspan(skipped) : std::span<std::byte>();
+}
+
+}  // namespace
+
+void copy_memory(std::span<const std::byte> from, std::span<std::byte> to) {
+  std::memcpy(to.data(), from.data(), from.size());
+}
+
+ChunkWriter::ChunkWriter(std::span<std::byte> buffers, ReadMemory read)
+    : buffers_(from_whole_page(buffers)), read_(std::move(read)) {}
+
+/// Calls work(take, buffer) on each thread, with a buffer for one chunk. take(while_taken) calls while_taken(chunk) for
+/// the next chunk, one thread at a time, and returns the chunk; -1 when there is none left, or a thread has failed.
+/// What is thrown comes out of here, the first of it.
+template <typename Work>
+void ChunkWriter::on_threads(std::uint64_t bytes, Work&& work) {
+  const std::int64_t chunks = chunk_count(bytes);
+  auto threads = std::min<std::int64_t>(kThreads, chunks);
+  std::size_t size = kChunkBytes;
+  std::unique_ptr<std::byte, decltype(&std::free)> own(nullptr, std::free);
+  std::span<std::byte> buffers = buffers_;
+  if (buffers.size() >= kChunkBytes) {
+    threads = std::min(threads, static_cast<std::int64_t>(buffers.size() / kChunkBytes));
+  } else {
+    size = std::min<std::uint64_t>(kChunkBytes, (bytes + kPage - 1) / kPage * kPage);
+    const std::size_t all = std::max<std::size_t>(1, static_cast<std::size_t>(threads)) * size;
+    own.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, std::max(all, kPage))));
+    if (own == nullptr) fail("{} bytes of memory for the buffers of a save are not there", all);
+    buffers = {own.get(), all};
+  }
+  std::mutex mutex;
+  std::int64_t next = 0;
+  std::exception_ptr failure;
+  const auto take = [&](auto&& while_taken) -> std::int64_t {
+    const std::lock_guard lock(mutex);
+    if (failure || next == chunks) return -1;
+    while_taken(next);
+    return next++;
+  };
+  const auto serve = [&](std::int64_t thread) {
+    try {
+      work(take, buffers.subspan(static_cast<std::size_t>(thread) * size, size));
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (std::int64_t thread = 1; thread < threads; ++thread) others.emplace_back([&serve, thread] { serve(thread); });
+    if (threads > 0) serve(0);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+CheckedFile ChunkWriter::write(const std::filesystem::path& path, FileParts parts, const OnRead& on_read) {
+  const ChunkedParts chunks(parts);
+  DirectFile file = DirectFile::create(path, chunks.bytes());
+  CheckedFile written{path.filename().string(), chunks.bytes(), {}};
+  written.checksums.resize(static_cast<std::size_t>(chunk_count(chunks.bytes())));
+  on_threads(chunks.bytes(), [&](auto& take, std::span<std::byte> buffer) {
+    std::span<std::byte> filled;
+    // One copies at a time, so that what is read grows from front to back.
+    const auto fill = [&](std::int64_t chunk) {
+      std::size_t size = 0;
+      chunks.visit(chunk, [&](std::span<const std::byte> piece) {
+        read_(piece, buffer.subspan(size, piece.size()));
+        size += piece.size();
+      });
+      filled = buffer.first(size);
+      if (on_read) on_read(chunks.end(chunk));
+    };
+    for (std::int64_t chunk = take(fill); chunk >= 0; chunk = take(fill)) {
+      written.checksums[static_cast<std::size_t>(chunk)] = checksum_of(filled);
+      file.write(chunks.begin(chunk), filled);
+    }
+  });
+  file.finish();
+  return written;
+}
+
+void ChunkWriter::verify(const std::filesystem::path& path, const CheckedFile& expected) {
+  verify_size(path, expected);
+  DirectFile file(path);
+  on_threads(expected.bytes, [&](auto& take, std::span<std::byte> buffer) {
+    const auto nothing = [](std::int64_t) {};
+    for (std::int64_t chunk = take(nothing); chunk >= 0; chunk = take(nothing)) {
+      const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes;
+      const auto bytes = buffer.first(std::min(kChunkBytes, expected.bytes - begin));
+      file.read(begin, bytes);
+      require_checksum(path, expected, chunk, checksum_of(bytes));
+    }
+  });
+}
+
+}  // namespace heddle

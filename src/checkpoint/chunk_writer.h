@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+
+#include "checkpoint/checked_file.h"
+
+namespace heddle {
+
+/// Copies what lies at `from` into `to`, of the same size. May be called from many threads at once.
+using ReadMemory = std::function<void(std::span<const std::byte> from, std::span<std::byte> to)>;
+/// Where it lies in plain memory.
+void copy_memory(std::span<const std::byte> from, std::span<std::byte> to);
+
+/// Writes files from memory, chunk by chunk: one thread copies and hashes a chunk while another's is on its way to the
+/// disk. Memory besides the files' own: a buffer for each thread.
+class ChunkWriter {
+ public:
+  /// More threads than keep the disk busy would take cores from who computes.
+  static constexpr int kThreads = 2;
+  /// Enough for its buffers wherever they begin.
+  static constexpr std::size_t kBufferBytes = kThreads * kChunkBytes + 4096;
+
+  /// `buffers` are the caller's; where they have no room for a chunk, it takes its own for each file. `read`: how
+  /// memory is read.
+  explicit ChunkWriter(std::span<std::byte> buffers = {}, ReadMemory read = copy_memory);
+
+  /// Called when everything before `position` in the file is read from memory; what it throws stops the writing.
+  using OnRead = std::function<void(std::uint64_t position)>;
+  /// Writes a file, syncs it, and hashes it.
+  CheckedFile write(const std::filesystem::path& path, FileParts parts, const OnRead& on_read = {});
+  /// Reads a file again; throws Error naming it and the bytes where it is not what `expected` says.
+  void verify(const std::filesystem::path& path, const CheckedFile& expected);
+
+ private:
+  template <typename Work>
+  void on_threads(std::uint64_t bytes, Work&& work);
+
+  std::span<std::byte> buffers_;
+  ReadMemory read_;
+};
+
+}  // namespace heddle
