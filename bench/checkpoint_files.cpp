@@ -59,7 +59,8 @@ int main(int count, char** arguments) {
   for (std::size_t i = 0; i < bytes; i += sizeof(std::uint64_t))
     *reinterpret_cast<std::uint64_t*>(arena.data() + i) = (i + 1) * 0x9E3779B97F4A7C15u;
   const std::span<const std::byte> memory(arena.data(), bytes);
-  ChunkWriter writer;
+  const Arena buffers(ChunkWriter::kBufferBytes, "buffers");  // as in a run
+  ChunkWriter writer(std::span(buffers.data(), buffers.bytes()));
   double plain = 1e9, written = 1e9, verified = 1e9, busy = 1e9;
   const fs::path path = folder / "bench-checkpoint.partial";
   for (int round = 0; round < rounds; ++round) {

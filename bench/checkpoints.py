@@ -5,8 +5,9 @@
 
 MODEL is a Hugging Face folder, such as SmolLM2-135M, trained in fp32 with AdamW. In each round, in turn: what the disk takes and what the files of a
 checkpoint get of it; a run of Heddle that saves nothing, one that saves at once and one with save_async, every second step; torch's saves of the
-same model with AdamW. A stall is what a step with a save lasts longer than the median of those without. Prints a Markdown table of the best of the rounds for bandwidth, medians for
-the rest; --write-docs puts it into docs/performance.md.
+same model with AdamW. What training waits for a save of Heddle is what its step loop measured, and for save_async also the processor time of the
+writing threads divided by the run's threads, as if it were all taken from the steps: on a machine that others use too, steps differ by more than that.
+Prints a Markdown table of medians, for bandwidth of the best; --write-docs puts it into docs/performance.md.
 """
 import argparse
 import json
@@ -56,7 +57,7 @@ def main():
     parser.add_argument("--python", default=os.path.join(ROOT, "build", "peers-venv", "bin", "python"), help="as scripts/peer_environment makes it")
     parser.add_argument("--folder", help="on the disk to measure; default: that of temporary files")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=8, help="an even number of at least 4")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -90,13 +91,12 @@ def table(args, files, runs, peers):
     base = min(peak for _, peak, _ in runs["none"])
     lines = ["| save of a model with AdamW | GB | seconds that training waits | share of a step (%.1f s) | memory more |" % usual, "|---|---|---|---|---|"]
     row = "| %s | %.2f | %.2f | %.0f%% | %.0f MiB |"
+    busy = statistics.median(f["processor_seconds"] for f in files)
     for kind, saved in (("at once", "Heddle"), ("save_async", "Heddle, `save_async`")):
-        waits = []
-        for steps, _, _ in runs[kind]:
-            # The save at step 2k begins after it: the next step bears it, and its line has the seconds between the two.
-            waits += [s["seconds"] + s["checkpoint"] - usual for s in steps[2::2]] if kind == "save_async" else [s["checkpoint"] for s in steps[2::2]]
-        lines.append(row % (saved, runs[kind][0][2] / 1e9, statistics.median(waits), 100 * statistics.median(waits) / usual,
-                            (min(peak for _, peak, _ in runs[kind]) - base) / 2**20))
+        # The lines up to the last step have all of each save but the last.
+        waits = [sum(s["checkpoint"] for s in steps) / (args.steps // 2 - 1) for steps, _, _ in runs[kind]]
+        wait = statistics.median(waits) + (busy / args.threads if kind == "save_async" else 0)
+        lines.append(row % (saved, runs[kind][0][2] / 1e9, wait, 100 * wait / usual, (min(peak for _, peak, _ in runs[kind]) - base) / 2**20))
     for kind, rows in peers.items():
         stall = statistics.median(r["stall"] for r in rows)
         lines.append(row % (kind, rows[0]["bytes"] / 1e9, stall, 100 * stall / usual, min(r["extra_bytes"] for r in rows) / 2**20))
