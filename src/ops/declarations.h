@@ -14,6 +14,7 @@ std::vector<Operation> attention_operations();
 std::vector<Operation> activation_operations();
 std::vector<Operation> elementwise_operations();
 std::vector<Operation> cross_entropy_operations();
+std::vector<Operation> preference_operations();
 std::vector<Operation> dora_operations();
 std::vector<Operation> optimizer_operations();
 std::vector<Operation> movement_operations();

@@ -15,7 +15,7 @@ const Table& table() {
     Table t;
     for (auto* declare : {embedding_operations, linear_operations, norm_operations, rope_operations,
                           attention_operations, activation_operations, elementwise_operations, cross_entropy_operations,
-                          dora_operations, optimizer_operations, movement_operations}) {
+                          preference_operations, dora_operations, optimizer_operations, movement_operations}) {
       for (auto& operation : declare()) t.operations.push_back(std::move(operation));
     }
     for (const auto& operation : t.operations) t.pointers.push_back(&operation);

@@ -1,9 +1,8 @@
+#include "logit_row.h"
 #include "operation.h"
 
 namespace heddle::conformance {
 namespace {
-
-constexpr double kIgnored = -100.0;
 
 /// What an adapter adds to the logit of token t and id v.
 Real branch_of(const Case& c, std::int64_t t, std::int64_t v) {
@@ -12,54 +11,9 @@ Real branch_of(const Case& c, std::int64_t t, std::int64_t v) {
   return sum(rank, [&](std::int64_t k) { return Real(c.in[3][t * rank + k]) * c.in[4][v * rank + k]; });
 }
 
-/// weight[v, h] of a weight [V, H], or [H, V] where the attribute says so. Beside activations in bf16 a quantized one
-/// is rounded to that.
-double weight_at(const Case& c, std::int64_t v, std::int64_t h) {
-  const Operand& weight = c.in[1];
-  const std::int64_t hidden = c.in[0].shape[1], vocabulary = weight.shape.elements() / hidden;
-  const double value = weight[c.attributes.integer("transposed") != 0 ? h * vocabulary + v : v * hidden + h];
-  return c.in[0].dtype == DType::bf16 ? round_to(DType::bf16, value) : value;
+LogitRow logit_row(const Case& c, std::int64_t t) {
+  return {c, t, [&](std::int64_t v) { return branch_of(c, t, v); }};
 }
-
-/// Row t of the logits after scale and cap, and its softmax; the fast kernels never hold all rows.
-class LogitRow {
- public:
-  LogitRow(const Case& c, std::int64_t t) {
-    const Operand& x = c.in[0];
-    const std::int64_t hidden = x.shape[1], vocabulary = c.in[1].shape.elements() / hidden;
-    const double cap = c.attributes.real("softcap"), scale = c.attributes.real("logit_scale", 1.0);
-    double greatest = -1e300;
-    for (std::int64_t v = 0; v < vocabulary; ++v) {
-      const Real product = sum(hidden, [&](std::int64_t h) { return Real(x[t * hidden + h]) * weight_at(c, v, h); });
-      const Real scaled = stored(DType::f32, scale) * (product + branch_of(c, t, v));
-      const Real z = cap == 0.0 ? scaled : cap * tanh(scaled / cap);
-      logits_.push_back(z);
-      slopes_.push_back(stored(DType::f32, scale) * (cap == 0.0 ? Real(1.0) : 1.0 - (z / cap) * (z / cap)));
-      greatest = std::max(greatest, z.value);
-    }
-    log_sum_ = greatest + log(sum(vocabulary, [&](std::int64_t v) { return exp(logit(v) - greatest); }));
-    smoothing_ = c.attributes.real("label_smoothing");
-    z_loss_ = c.attributes.real("z_loss");
-  }
-  /// Cross entropy against (1 - e) onehot + e / V, as transformers' LabelSmoother has it, plus w log^2 Z (PaLM).
-  Real loss(std::int64_t label) const {
-    const auto vocabulary = static_cast<std::int64_t>(logits_.size());
-    const Real even = sum(vocabulary, [&](std::int64_t v) { return log_sum_ - logit(v); }) * (1.0 / vocabulary);
-    return (1.0 - smoothing_) * (log_sum_ - logit(label)) + smoothing_ * even + z_loss_ * (log_sum_ * log_sum_);
-  }
-  /// d loss / d product, before the scale and the cap.
-  Real gradient(std::int64_t v, std::int64_t label) const {
-    const Real p = exp(logit(v) - log_sum_);
-    const double target = (v == label ? 1.0 - smoothing_ : 0.0) + smoothing_ / static_cast<double>(logits_.size());
-    return (p - target + 2.0 * z_loss_ * (log_sum_ * p)) * slopes_[static_cast<std::size_t>(v)];
-  }
-
- private:
-  Real logit(std::int64_t v) const { return logits_[static_cast<std::size_t>(v)]; }
-  std::vector<Real> logits_, slopes_;
-  Real log_sum_;
-  double smoothing_ = 0.0, z_loss_ = 0.0;
-};
 
 /// Loss and, where asked for, d[t, v] with the gradient scale.
 Real loss_of(const Case& c, std::vector<std::vector<Real>>* gradients) {
@@ -68,7 +22,7 @@ Real loss_of(const Case& c, std::vector<std::vector<Real>>* gradients) {
   Real loss = 0.0;
   for (std::int64_t t = 0; t < tokens; ++t) {
     const bool is_supervised = labels[t] != kIgnored;
-    const LogitRow row(c, t);
+    const LogitRow row = logit_row(c, t);
     const auto label = static_cast<std::int64_t>(labels[t]);
     if (is_supervised) loss = loss + row.loss(label);
     if (gradients != nullptr) {
@@ -88,9 +42,8 @@ Outputs gradient_reference(const Case& c) {
   const bool is_transposed = c.attributes.integer("transposed") != 0;
   std::vector<std::vector<Real>> d;
   const Real loss = loss_of(c, &d);
-  const auto at = [&](std::int64_t t, std::int64_t v) {  // beside activations in bf16 rounded to that
-    const Real exact = d[static_cast<std::size_t>(t)][static_cast<std::size_t>(v)];
-    return x.dtype == DType::bf16 ? stored(DType::bf16, exact) : exact;
+  const auto at = [&](std::int64_t t, std::int64_t v) {
+    return taken(c, d[static_cast<std::size_t>(t)][static_cast<std::size_t>(v)]);
   };
   const auto dx = elements(tokens * hidden, [&](std::int64_t i) {
     const std::int64_t t = i / hidden, h = i % hidden;

@@ -122,7 +122,7 @@ const std::vector<Operation>& operations() {
     std::vector<Operation> list;
     for (auto* topic : {embedding_operations, norm_operations, activation_operations, elementwise_operations,
                         optimizer_operations, update_operations, linear_operations, position_operations,
-                        attention_operations, cross_entropy_operations, dora_operations}) {
+                        attention_operations, cross_entropy_operations, preference_operations, dora_operations}) {
       for (Operation& operation : topic()) list.push_back(std::move(operation));
     }
     return list;

@@ -123,6 +123,7 @@ std::vector<Operation> linear_operations();
 std::vector<Operation> position_operations();
 std::vector<Operation> attention_operations();
 std::vector<Operation> cross_entropy_operations();
+std::vector<Operation> preference_operations();
 std::vector<Operation> dora_operations();
 const std::vector<Operation>& operations();
 

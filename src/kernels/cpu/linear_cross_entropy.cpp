@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/matmul.h"
+#include "kernels/cpu/logit_rows.h"
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -23,26 +23,6 @@
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include "kernels/cpu/math-inl.h"
-
-#ifndef HEDDLE_KERNELS_CPU_LINEAR_CROSS_ENTROPY_ONCE
-#define HEDDLE_KERNELS_CPU_LINEAR_CROSS_ENTROPY_ONCE
-namespace heddle::cpu {
-namespace {
-
-/// One row of logits, and what turns it into a loss and a gradient.
-struct LogitRow {
-  float* values;
-  std::int64_t vocabulary;
-  std::int64_t label;
-  float scale, cap;  ///< cap 0: none
-  bool with_gradient;
-  float gradient_scale;
-  double smoothing, z_loss;
-};
-
-}  // namespace
-}  // namespace heddle::cpu
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
@@ -164,40 +144,13 @@ namespace {
 
 HWY_EXPORT(cross_entropy_row);
 
-constexpr std::int32_t kIgnored = -100;
-
 std::size_t row_bytes(const TensorView& matrix) {
   return static_cast<std::size_t>(matrix.shape.back()) * dtype_bytes(matrix.dtype);
 }
 
-/// The operands of both operations, checked.
-struct Head {
-  Head(const KernelCall& call, const TensorView& logits);
+}  // namespace
 
-  const TensorView& x;
-  TensorView branch_x;   ///< absent without an adapter
-  MatrixOperand weight;  ///< as [V, H]
-  MatrixOperand branch_weight;
-  const std::int32_t* labels;
-  float* logits;
-  std::int64_t tokens, hidden, vocabulary, chunk;
-  bool is_transposed;
-  const Scratch& scratch;
-  LogitRow row;  ///< what is common to all rows
-
-  MatrixOperand x_rows(std::int64_t begin) const { return rows_of(x, begin); }
-  static MatrixOperand rows_of(const TensorView& matrix, std::int64_t begin) {
-    const std::int64_t columns = matrix.shape.back();
-    const auto bytes = begin * columns * static_cast<std::int64_t>(dtype_bytes(matrix.dtype));
-    return row_major(matrix.as<std::byte>() + bytes, matrix.dtype, columns);
-  }
-  MatrixProduct product() const {
-    MatrixProduct product;
-    if (x.dtype == DType::bf16) product.compute_dtype = DType::bf16;
-    return product;
-  }
-  MatrixOperand logit_rows() const { return row_major(logits, DType::f32, vocabulary); }
-};
+double cross_entropy_of(const LogitRow& row) { return HWY_DYNAMIC_DISPATCH(cross_entropy_row)(row); }
 
 Head::Head(const KernelCall& call, const TensorView& workspace)
     : x(call.in[0]), labels(call.in[2].as<std::int32_t>()), logits(workspace.as<float>()), scratch(call.scratch) {
@@ -209,15 +162,11 @@ Head::Head(const KernelCall& call, const TensorView& workspace)
   chunk = call.attributes.integer("chunk");
   weight = row_major(w);
   if (is_transposed) weight = transposed(weight);
-  if (call.in.size() > 3 && call.in[3].present()) {
-    branch_x = call.in[3];
-    branch_weight = row_major(call.in[4]);
-  }
   HEDDLE_CHECK(chunk > 0 && std::min(chunk, tokens) * vocabulary <= workspace.elements());
   HEDDLE_CHECK(static_cast<std::size_t>(std::min(chunk, tokens)) * sizeof(double) <= scratch.shared_bytes);
   row.values = nullptr;
   row.vocabulary = vocabulary;
-  row.label = kIgnored;
+  row.label = kIgnoredLabel;
   row.scale = static_cast<float>(call.attributes.real("logit_scale", 1.0));
   row.cap = static_cast<float>(call.attributes.real("softcap", 0.0));
   row.with_gradient = false;
@@ -226,10 +175,15 @@ Head::Head(const KernelCall& call, const TensorView& workspace)
   row.z_loss = call.attributes.real("z_loss");
 }
 
+void Head::set_branch(const TensorView& branch, const TensorView& factor) {
+  branch_x = branch;
+  branch_weight = row_major(factor);
+}
+
 bool any_supervised(const Head& head, std::int64_t begin, std::int64_t count) {
   bool any = false;
   for (std::int64_t t = begin; t < begin + count; ++t) {
-    if (head.labels[t] == kIgnored) continue;
+    if (head.labels[t] == kIgnoredLabel) continue;
     if (head.labels[t] < 0 || head.labels[t] >= head.vocabulary) {
       fail("label {} of token {} is outside the vocabulary of {}", head.labels[t], t, head.vocabulary);
     }
@@ -238,9 +192,7 @@ bool any_supervised(const Head& head, std::int64_t begin, std::int64_t count) {
   return any;
 }
 
-/// Logits of a chunk, or their gradients, in head.logits. Losses of its rows are added to `total` in token order, so
-/// that the sum does not depend on the chunk.
-void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t count, double& total) {
+void make_logits(const Head& head, std::int64_t begin, std::int64_t count) {
   MatrixProduct product = head.product();
   product.rows = count;
   product.columns = head.vocabulary;
@@ -250,34 +202,17 @@ void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t c
   product.c = head.logits;
   product.c_row_stride = head.vocabulary;
   matmul(product, head.scratch);
-  if (head.branch_x.present()) {
-    product.depth = head.branch_x.shape.back();
-    product.a = Head::rows_of(head.branch_x, begin);
-    product.b = transposed(head.branch_weight);
-    product.addend = head.logits;
-    product.addend_row_stride = head.vocabulary;
-    matmul(product, head.scratch);
-  }
-
-  auto* losses = reinterpret_cast<double*>(head.scratch.shared);  // free between products
-  const auto cross_entropy_of_row = HWY_DYNAMIC_DISPATCH(cross_entropy_row);
-  parallel_for(count, [&](std::int64_t i, int) {
-    LogitRow row = head.row;
-    row.values = head.logits + i * head.vocabulary;
-    row.label = head.labels[begin + i];
-    losses[i] = 0.0;
-    if (row.label != kIgnored) {
-      losses[i] = cross_entropy_of_row(row);
-    } else if (row.with_gradient) {
-      std::fill_n(row.values, head.vocabulary, 0.0f);
-    }
-  });
-  for (std::int64_t i = 0; i < count; ++i) total += losses[i];
+  if (!head.branch_x.present()) return;
+  product.depth = head.branch_x.shape.back();
+  product.a = Head::rows_of(head.branch_x, begin);
+  product.b = transposed(head.branch_weight);
+  product.addend = head.logits;
+  product.addend_row_stride = head.vocabulary;
+  matmul(product, head.scratch);
 }
 
-/// dx = d W for the rows of a chunk.
-void input_gradient(const Head& head, const MatrixOperand& weight, const TensorView& dx, std::int64_t begin,
-                    std::int64_t count) {
+void write_input_gradient(const Head& head, const MatrixOperand& weight, const TensorView& dx, std::int64_t begin,
+                          std::int64_t count) {
   MatrixProduct product = head.product();
   product.rows = count;
   product.columns = dx.shape.back();
@@ -290,7 +225,6 @@ void input_gradient(const Head& head, const MatrixOperand& weight, const TensorV
   matmul(product, head.scratch);
 }
 
-/// dW (+)= d^T x over the rows of a chunk; transposed: x^T d.
 void add_weight_gradient(const Head& head, const TensorView& x, bool is_transposed, const TensorView& dweight,
                          std::int64_t begin, std::int64_t count, bool add) {
   MatrixProduct product = head.product();
@@ -306,10 +240,49 @@ void add_weight_gradient(const Head& head, const TensorView& x, bool is_transpos
   matmul(product, head.scratch);
 }
 
+void clear_input_gradient(const TensorView& dx, std::int64_t begin, std::int64_t count) {
+  if (!dx.present()) return;
+  std::memset(dx.as<std::byte>() + row_bytes(dx) * static_cast<std::size_t>(begin), 0,
+              row_bytes(dx) * static_cast<std::size_t>(count));
+}
+
+void clear_weight_gradient(const TensorView& dweight) {
+  if (dweight.present()) std::memset(dweight.data, 0, static_cast<std::size_t>(dweight.elements()) * sizeof(float));
+}
+
+namespace {
+
+/// The operands of both operations: a weight, and an adapter's branch where there is one.
+Head head_of(const KernelCall& call, const TensorView& workspace) {
+  Head head(call, workspace);
+  if (call.in.size() > 3 && call.in[3].present()) head.set_branch(call.in[3], call.in[4]);
+  return head;
+}
+
+/// Logits of a chunk, or their gradients, in head.logits. Losses of its rows are added to `total` in token order, so
+/// that the sum does not depend on the chunk.
+void cross_entropy_of_chunk(const Head& head, std::int64_t begin, std::int64_t count, double& total) {
+  make_logits(head, begin, count);
+  auto* losses = reinterpret_cast<double*>(head.scratch.shared);  // free between products
+  const auto cross_entropy_of_row = HWY_DYNAMIC_DISPATCH(cross_entropy_row);
+  parallel_for(count, [&](std::int64_t i, int) {
+    LogitRow row = head.row;
+    row.values = head.logits + i * head.vocabulary;
+    row.label = head.labels[begin + i];
+    losses[i] = 0.0;
+    if (row.label != kIgnoredLabel) {
+      losses[i] = cross_entropy_of_row(row);
+    } else if (row.with_gradient) {
+      std::fill_n(row.values, head.vocabulary, 0.0f);
+    }
+  });
+  for (std::int64_t i = 0; i < count; ++i) total += losses[i];
+}
+
 }  // namespace
 
 void linear_cross_entropy(const KernelCall& call) {
-  const Head head(call, call.out[1]);
+  const Head head = head_of(call, call.out[1]);
   double total = 0.0;
   for (std::int64_t begin = 0; begin < head.tokens; begin += head.chunk) {
     const std::int64_t count = std::min(head.chunk, head.tokens - begin);
@@ -319,7 +292,7 @@ void linear_cross_entropy(const KernelCall& call) {
 }
 
 void linear_cross_entropy_gradient(const KernelCall& call) {
-  Head head(call, call.out[3]);
+  Head head = head_of(call, call.out[3]);
   head.row.with_gradient = true;
   const TensorView &dx = call.out[1], &dweight = call.out[2];
   TensorView branch_dx, branch_dweight;
@@ -332,23 +305,20 @@ void linear_cross_entropy_gradient(const KernelCall& call) {
   for (std::int64_t begin = 0; begin < head.tokens; begin += head.chunk) {
     const std::int64_t count = std::min(head.chunk, head.tokens - begin);
     if (!any_supervised(head, begin, count)) {
-      for (const TensorView& gradient : {dx, branch_dx}) {
-        if (!gradient.present()) continue;
-        std::memset(gradient.as<std::byte>() + row_bytes(gradient) * static_cast<std::size_t>(begin), 0,
-                    row_bytes(gradient) * static_cast<std::size_t>(count));
-      }
+      clear_input_gradient(dx, begin, count);
+      clear_input_gradient(branch_dx, begin, count);
       continue;
     }
     cross_entropy_of_chunk(head, begin, count, total);
-    if (dx.present()) input_gradient(head, head.weight, dx, begin, count);
-    if (branch_dx.present()) input_gradient(head, head.branch_weight, branch_dx, begin, count);
+    if (dx.present()) write_input_gradient(head, head.weight, dx, begin, count);
+    if (branch_dx.present()) write_input_gradient(head, head.branch_weight, branch_dx, begin, count);
     if (dweight.present()) add_weight_gradient(head, head.x, head.is_transposed, dweight, begin, count, add);
     if (branch_dweight.present()) add_weight_gradient(head, head.branch_x, false, branch_dweight, begin, count, add);
     add = true;
   }
-  for (const TensorView& gradient : {dweight, branch_dweight}) {
-    if (gradient.present() && !add)
-      std::memset(gradient.data, 0, static_cast<std::size_t>(gradient.elements()) * sizeof(float));
+  if (!add) {
+    clear_weight_gradient(dweight);
+    clear_weight_gradient(branch_dweight);
   }
   *call.out[0].as<double>() = total;
 }
