@@ -73,6 +73,14 @@ struct ScheduleConfig {
   double warmup_ratio = 0;
 };
 
+/// What a pair of a chosen and a rejected answer costs, where the rows are such pairs; TRL's names (DPOConfig).
+struct PreferenceConfig {
+  std::string loss_type;  // sigmoid, hinge, ipo, robust or sigmoid_norm; empty: rows are no pairs
+  double beta = 0.1, label_smoothing = 0.0;
+  std::optional<std::int64_t> max_prompt_length;
+  bool keeps_end = false;  // truncation_mode: keep_end
+};
+
 /// The run file after parsing, overriding and checking. Keys keep the names users know; see docs/run-file.md.
 struct RunConfig {
   // model
@@ -93,6 +101,7 @@ struct RunConfig {
   bool assistant_only_loss = false;
   std::optional<bool> completion_only_loss;  // absent: true for prompts and completions
   bool train_on_last = false;                // train_on: last
+  PreferenceConfig preference;
   // steps
   std::int64_t per_device_train_batch_size = 8, gradient_accumulation_steps = 1, per_device_eval_batch_size = 8;
   std::int64_t max_steps = -1;  // -1: num_train_epochs decides
@@ -147,6 +156,9 @@ struct RunConfig {
   bool save_async = false;
   std::string resume_from_checkpoint = "auto";  // auto, false, or a path
   bool report_to_tensorboard = false, memory_timeline = false;
+
+  /// Whether rows are preference pairs.
+  bool trains_on_pairs() const { return !preference.loss_type.empty(); }
 };
 
 struct ResolvedRun;  // config/run_resolver.h

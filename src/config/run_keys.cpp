@@ -53,6 +53,15 @@ void put_schedule(RunConfig& config, const Json& value) {
   put_value(config.schedule.*Member, value);
 }
 
+template <auto Member>
+void put_preference(RunConfig& config, const Json& value) {
+  put_value(config.preference.*Member, value);
+}
+void put_loss_type(RunConfig& config, const Json& value) {
+  config.preference.loss_type = value == "nll" ? "" : value.get<std::string>();
+}
+void put_truncation_mode(RunConfig& config, const Json& value) { config.preference.keeps_end = value == "keep_end"; }
+
 void put_skip_bad_rows(RunConfig& config, const Json& value) { config.skip_bad_rows = value == "skip"; }
 void put_train_on(RunConfig& config, const Json& value) { config.train_on_last = value == "last"; }
 void put_report_to(RunConfig& config, const Json& value) { config.report_to_tensorboard = value == "tensorboard"; }
@@ -101,6 +110,8 @@ void put_modules_to_save(RunConfig& config, const Json& value) { config.lora.mod
 constexpr std::array kTorchTypes = {"auto"sv, "float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kOnBadRow = {"error"sv, "skip"sv};
 constexpr std::array kTrainOn = {"all"sv, "last"sv};
+constexpr std::array kLossTypes = {"nll"sv, "sigmoid"sv, "hinge"sv, "ipo"sv, "robust"sv, "sigmoid_norm"sv};
+constexpr std::array kTruncationModes = {"keep_start"sv, "keep_end"sv};
 constexpr std::array kRecompute = {"none"sv, "selective"sv, "full"sv, "auto"sv};
 constexpr std::array kOffload = {"none"sv, "cpu"sv, "nvme"sv};
 constexpr std::array kReduction = {"ordered"sv, "fast"sv};
@@ -153,6 +164,25 @@ constexpr std::array kLabels = {
            "Prompt and completion: only the completion's tokens are targets; default: true for such rows."},
     RunKey{"train_on", Rule::one_of(kTrainOn), "\"all\"", put_train_on, "",
            "Conversations: train on all assistant turns, or on the last alone (which implies `assistant_only_loss`)."},
+};
+constexpr std::array kPreferences = {
+    RunKey{"loss_type", Rule::one_of(kLossTypes), "\"nll\"", put_loss_type, "",
+           "`nll`: the negative log-likelihood of the targets. `sigmoid`: DPO, of preference pairs (chosen, rejected); "
+           "`hinge`, `ipo`, `robust` and `sigmoid_norm` are its relatives."},
+    RunKey{
+        "beta", Rule::positive(), "0.1", put_preference<&PreferenceConfig::beta>, "",
+        "Weight of a pair's log-probabilities, each against the reference model's; the greater, the nearer the model "
+        "stays to that."},
+    RunKey{"label_smoothing", Rule::half_open(0, 0.5), "0.0", put_preference<&PreferenceConfig::label_smoothing>, "",
+           "Chance that a pair is the wrong way round, for `sigmoid` (conservative DPO) and `robust`."},
+    RunKey{"precompute_ref_log_probs", Rule::boolean(), "true", nullptr, "true",
+           "The reference model is the one that training starts from, and is asked before the first step, so that it "
+           "takes no memory afterwards."},
+    RunKey{"max_prompt_length", Rule::whole(1, kMostTokens).or_null(), "null",
+           put_preference<&PreferenceConfig::max_prompt_length>, "",
+           "A pair's prompt is cut to its last so many tokens."},
+    RunKey{"truncation_mode", Rule::one_of(kTruncationModes), "\"keep_start\"", put_truncation_mode, "",
+           "Which `max_length` tokens of a prompt and answer are kept."},
 };
 constexpr std::array kSteps = {
     RunKey{"per_device_train_batch_size", Rule::whole(1, kMostRows), "8", put<&RunConfig::per_device_train_batch_size>,
@@ -324,10 +354,13 @@ constexpr std::array kDropout = {
 };
 
 constexpr std::array kSubjects = {
-    RunSubject{"model", kModel},       RunSubject{"data", kData},           RunSubject{"labels", kLabels},
-    RunSubject{"steps", kSteps},       RunSubject{"optimizer", kOptimizer}, RunSubject{"precision", kPrecision},
-    RunSubject{"memory", kMemory},     RunSubject{"layout", kLayout},       RunSubject{"DeepSpeed", kDeepSpeed},
-    RunSubject{"adapters", kAdapters}, RunSubject{"output", kOutput},       RunSubject{"dropout", kDropout},
+    RunSubject{"model", kModel},         RunSubject{"data", kData},
+    RunSubject{"labels", kLabels},       RunSubject{"preferences", kPreferences},
+    RunSubject{"steps", kSteps},         RunSubject{"optimizer", kOptimizer},
+    RunSubject{"precision", kPrecision}, RunSubject{"memory", kMemory},
+    RunSubject{"layout", kLayout},       RunSubject{"DeepSpeed", kDeepSpeed},
+    RunSubject{"adapters", kAdapters},   RunSubject{"output", kOutput},
+    RunSubject{"dropout", kDropout},
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ class RunResolver {
     check_model();
     check_steps();
     check_evaluations();
+    check_preferences();
     const auto outcome = apply_deepspeed();
     data_parallel_ranks(run_.settings);
     check_weight_groups();
@@ -228,6 +229,39 @@ class RunResolver {
           "{} ({})",
           best.origin, eval_steps, evals.origin, save_steps, saves.origin);
     }
+  }
+
+  /// Which loss is said by loss_type, and never guessed from the keys of one.
+  void check_preferences() const {
+    const auto& loss = run_.settings.at("loss_type");
+    const auto type = loss.value.get<std::string>();
+    if (type == "nll") {
+      for (const auto* key :
+           {"beta", "label_smoothing", "precompute_ref_log_probs", "max_prompt_length", "truncation_mode"}) {
+        const auto& setting = run_.settings.at(key);
+        if (!setting.is_set) continue;
+        fail(
+            "{}: {} is of the losses of preference pairs, and loss_type is nll ({}); expected loss_type: sigmoid (DPO)",
+            setting.origin, key, loss.origin);
+      }
+      return;
+    }
+    const auto refuse = [&](const char* key, std::string_view why) {
+      const auto& setting = run_.settings.at(key);
+      fail("{}: {} is {}, and loss_type is {} ({}): {}", setting.origin, key, plain_text(setting.value), type,
+           loss.origin, why);
+    };
+    constexpr std::string_view kAnswers = "the tokens of a pair's answers are what counts";
+    if (run_.settings.at("assistant_only_loss").value == true) refuse("assistant_only_loss", kAnswers);
+    if (run_.settings.at("completion_only_loss").value == false) refuse("completion_only_loss", kAnswers);
+    if (run_.settings.at("train_on").value == "last") refuse("train_on", kAnswers);
+    if (run_.settings.at("packing").value == true) refuse("packing", "a pair is never put into a row with others");
+    for (const auto* key : {"label_smoothing_factor", "z_loss"}) {
+      if (run_.settings.number(key) != 0) refuse(key, "it is a part of the loss of tokens");
+    }
+    const bool smooths = type == "sigmoid" || type == "robust";
+    if (run_.settings.number("label_smoothing") != 0 && !smooths)
+      refuse("label_smoothing", "sigmoid and robust have it");
   }
 
   DeepSpeedOutcome apply_deepspeed() {

@@ -66,30 +66,48 @@ StepBatch BatchSchedule::step(std::int64_t step) const {
   return batch;
 }
 
+template <typename Function>
+void BatchSchedule::for_each_row(std::int64_t step, Function&& use) const {
+  const std::int64_t steps = steps_per_epoch(), epoch = step / steps, first = step % steps * rows_per_step_;
+  const std::int64_t end = std::min(first + rows_per_step_, dataset_->num_rows());
+  std::optional<Permutation> order;
+  if (options_.shuffle) order.emplace(dataset_->num_rows(), options_.seed, static_cast<std::uint64_t>(epoch));
+  for (std::int64_t place = first; place < end; ++place) use(place - first, order ? (*order)(place) : place);
+}
+
+std::vector<std::int64_t> BatchSchedule::rows(std::int64_t step) const {
+  std::vector<std::int64_t> rows;
+  for_each_row(step, [&](std::int64_t, std::int64_t row) { rows.push_back(row); });
+  return rows;
+}
+
 void BatchSchedule::step(std::int64_t step, StepBatch& batch) const {
   HEDDLE_CHECK(step >= 0);
   const std::int64_t steps = steps_per_epoch(), epoch = step / steps, step_in_epoch = step % steps;
   const std::int64_t first = step_in_epoch * rows_per_step_;
   const std::int64_t end = std::min(first + rows_per_step_, dataset_->num_rows());
-  std::optional<Permutation> order;
-  if (options_.shuffle) order.emplace(dataset_->num_rows(), options_.seed, static_cast<std::uint64_t>(epoch));
 
   batch.epoch = static_cast<double>(epoch) + static_cast<double>(step_in_epoch + 1) / static_cast<double>(steps);
+  batch.rows = end - first;
   batch.tokens = batch.supervised_tokens = 0;
   batch.micro_batches.resize(static_cast<std::size_t>((end - first - 1) / options_.micro_batch_rows + 1));
-  std::int64_t next = first;
   for (MicroBatch& micro : batch.micro_batches) {
     micro.input_ids.clear();
     micro.labels.clear();
     micro.positions.clear();
     micro.document_starts.clear();
+    micro.rows.clear();
     micro.supervised_tokens = 0;
     for (auto* array : {&micro.input_ids, &micro.labels, &micro.positions}) {
       array->reserve(static_cast<std::size_t>(token_capacity_));
     }
     micro.document_starts.reserve(static_cast<std::size_t>(document_capacity_ + 1));
-    const std::int64_t micro_end = std::min(next + options_.micro_batch_rows, end);
-    for (; next < micro_end; ++next) dataset_->append_row(order ? (*order)(next) : next, micro);
+    micro.rows.reserve(static_cast<std::size_t>(options_.micro_batch_rows));
+  }
+  for_each_row(step, [&](std::int64_t place, std::int64_t row) {
+    dataset_->append_row(row, batch.micro_batches[static_cast<std::size_t>(place / options_.micro_batch_rows)]);
+  });
+  for (const MicroBatch& micro : batch.micro_batches) {
     batch.tokens += micro.tokens();
     batch.supervised_tokens += micro.supervised_tokens;
   }

@@ -219,7 +219,7 @@ Conversation read_chat_pair(const RowFields& fields) {
   return out;
 }
 
-Conversation read_alpaca(const RowFields& fields) {
+Conversation read_alpaca(const RowFields& fields, const char* answer) {
   Conversation out;
   add_system(fields, out);
   if (const Json* history = fields.find("history")) {
@@ -238,18 +238,18 @@ Conversation read_alpaca(const RowFields& fields) {
   if (const std::string input = text_field(fields, "input"); !input.empty()) question += "\n" + input;
   out.messages.push_back(message("user", std::move(question)));
   out.prompt_messages = out.messages.size();
-  out.messages.push_back(message("assistant", text_field(fields, "output")));
+  out.messages.push_back(message("assistant", text_field(fields, answer)));
   out.weights.resize(out.messages.size());
   read_surroundings(fields, true, out);
   return out;
 }
 
-TextPair alpaca_texts(const RowFields& fields) {
+TextPair alpaca_texts(const RowFields& fields, const char* answer) {
   for (const char* name : {"system", "history", "tools"}) {
     if (fields.find(name) != nullptr) fail("{} needs a chat template, and the tokenizer has none", name);
   }
   const std::string instruction = text_field(fields, "instruction"), input = text_field(fields, "input");
-  const std::string completion = text_field(fields, "output");
+  const std::string completion = text_field(fields, answer);
   if (input.empty()) {
     return {fmt::format("Below is an instruction that describes a task. Write a response that appropriately completes "
                         "the request.\n\n### Instruction:\n{}\n\n### Response:\n",

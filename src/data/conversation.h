@@ -28,14 +28,14 @@ Conversation read_messages(const RowFields& fields, const Json& list, const std:
 /// Prompt and completion as two lists of messages.
 Conversation read_chat_pair(const RowFields& fields);
 
-/// Alpaca's instruction, input and output; LLaMA-Factory's system and history too.
-Conversation read_alpaca(const RowFields& fields);
+/// Alpaca's instruction, input and output; LLaMA-Factory's system and history too. `answer` names the output's field.
+Conversation read_alpaca(const RowFields& fields, const char* answer = "output");
 
 /// The texts that Alpaca was trained on (Taori et al. 2023, github.com/tatsu-lab/stanford_alpaca), for models without a
 /// chat template.
 struct TextPair {
   std::string prompt, completion;
 };
-TextPair alpaca_texts(const RowFields& fields);
+TextPair alpaca_texts(const RowFields& fields, const char* answer = "output");
 
 }  // namespace heddle

@@ -49,6 +49,11 @@ struct Source {
   std::string place(std::int64_t line) const { return fmt::format("{}:{}", path, line); }
 };
 
+/// The ids of a row that are used: so many, from number `first` on.
+struct Cut {
+  std::int64_t first, length;
+};
+
 /// A run of positions of one document: token first_token + i is the input of position i, the next one its label.
 struct Piece {
   const Source* source;
@@ -92,7 +97,10 @@ std::string rows_are(std::size_t count) { return count == 1 ? "1 row is" : fmt::
 
 struct Dataset::Impl {
   std::int64_t max_length = 0;
+  std::optional<std::int64_t> max_prompt_length;
+  bool keeps_end = false;
   bool packed = false;
+  std::int64_t examples_of_row = 1;  // 2: preference pairs
   std::vector<Source> sources;
   std::int64_t num_examples = 0;
   std::vector<MixturePass> example_passes;  // examples of an epoch
@@ -111,18 +119,26 @@ struct Dataset::Impl {
   void report_packing(std::span<const std::int64_t> sizes) const;
 
   std::pair<const Source*, TokenRow> find_example(std::int64_t index) const;
-  std::int64_t used_length(const TokenRow& row) const;
+  Cut cut(const TokenRow& row) const;
+  Piece whole_piece(const Source& source, const TokenRow& row) const {
+    const auto [first, length] = cut(row);
+    return {&source, row, first, length - 1};
+  }
   std::int64_t num_rows() const { return packed ? stream_rows + bins.count() : count_items(example_passes); }
-  /// The number of the example that is number `index` of an epoch.
+  /// The number of the (first) example of the row that is number `index` of an epoch.
   std::int64_t example_of_epoch(std::int64_t index) const {
     const MixturePass& pass = find_pass(example_passes, index);
-    return sources[pass.source].first_example + pass.item(index);
+    return sources[pass.source].first_example + pass.item(index) * examples_of_row;
   }
   template <typename Function>
   void for_each_piece(std::int64_t row, Function&& use) const;
 };
 
-Dataset::Impl::Impl(const DatasetOptions& options) : max_length(options.max_length) {
+Dataset::Impl::Impl(const DatasetOptions& options)
+    : max_length(options.max_length),
+      max_prompt_length(options.max_prompt_length),
+      keeps_end(options.keeps_end),
+      examples_of_row(options.preference ? 2 : 1) {
   if (max_length < 1) fail("max_length is {}; expected 1 or more", max_length);
   if (options.files.empty()) fail("no data file is named");
   if (options.vocab_size < 1) fail("vocab_size is {}; expected 1 or more", options.vocab_size);
@@ -142,7 +158,7 @@ void Dataset::Impl::load_sources(const DatasetOptions& options, const Tokenizer*
   DataFileOptions file_options;
   file_options.encoder = encoder ? &*encoder : nullptr;
   file_options.conversations = conversations ? &*conversations : nullptr;
-  file_options.rules = {options.vocab_size, options.columns, options.chat_template != nullptr};
+  file_options.rules = {options.vocab_size, options.columns, options.chat_template != nullptr, options.preference};
   file_options.conversation_key = conversation_key(options);
   file_options.skip_bad_rows = options.skip_bad_rows;
   file_options.cache_folder = options.cache_folder;
@@ -177,9 +193,11 @@ void Dataset::Impl::report_formats() const {
   }
 }
 
-std::int64_t Dataset::Impl::used_length(const TokenRow& row) const {
-  const bool cut = row.kind == RowKind::conversation || (row.kind == RowKind::text && !packed);
-  return cut ? std::min(row.length, max_length) : row.length;
+Cut Dataset::Impl::cut(const TokenRow& row) const {
+  if (row.kind == RowKind::ids || (row.kind == RowKind::text && packed)) return {0, row.length};
+  const std::int64_t first = std::max<std::int64_t>(0, row.prompt - max_prompt_length.value_or(row.prompt));
+  const std::int64_t length = std::min(row.length - first, max_length);
+  return {keeps_end ? row.length - length : first, length};
 }
 
 /// Decides about each row what depends on max_length and packing, and says so.
@@ -195,13 +213,17 @@ void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
     for (const std::int64_t line : source.table.notes().rows_without_targets) {
       without_targets.push_back(source.place(line));
     }
+    const auto has_targets = [&](std::int64_t i) {
+      const TokenRow row = source.row(i);
+      return cut(row).length >= 2 && count_targets(whole_piece(source, row)) > 0;
+    };
     for (std::int64_t i = 0; i < source.table.num_rows(); ++i) {
       const TokenRow row = source.row(i);
-      const std::int64_t length = used_length(row);
+      const std::int64_t length = cut(row).length;
       if (row.kind == RowKind::text) {
         ++texts;
         truncated += length < row.length ? 1 : 0;
-      } else if (row.kind == RowKind::conversation) {
+      } else if (row.kind != RowKind::ids) {
         ++conversations;
         truncated_conversations += length < row.length ? 1 : 0;
       } else if (length > max_length + 1) {
@@ -213,10 +235,11 @@ void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
         ++bad;
         continue;
       }
-      if (length < 2 || count_targets({&source, row, 0, length - 1}) == 0) {
-        without_targets.push_back(source.place(row.line));
-        source.left_out.push_back(i);
-      }
+      // Of a pair both answers are left out, or none.
+      const std::int64_t other = row.kind == RowKind::chosen ? i + 1 : row.kind == RowKind::rejected ? i - 1 : i;
+      if (has_targets(i) && (other == i || has_targets(other))) continue;
+      if (row.kind != RowKind::rejected) without_targets.push_back(source.place(row.line));
+      source.left_out.push_back(i);
     }
     source.first_example = num_examples;
     num_examples += source.num_examples();
@@ -236,8 +259,12 @@ void Dataset::Impl::leave_rows_out(bool skip_bad_rows) {
          truncated, texts, max_length, max_length);
   }
   if (truncated_conversations > 0) {
-    note("{} of {} conversations are longer than max_length {} and are cut to their first {} tokens",
-         truncated_conversations, conversations, max_length, max_length);
+    const std::string limit =
+        fmt::format("max_length {}{}", max_length,
+                    max_prompt_length ? fmt::format(" (max_prompt_length {})", *max_prompt_length) : "");
+    note("{} of {} {} are longer than {} and are cut to their {} {} tokens", truncated_conversations, conversations,
+         examples_of_row == 2 ? "answers with their prompts" : "conversations", limit, keeps_end ? "last" : "first",
+         max_length);
   }
 }
 
@@ -246,7 +273,7 @@ void Dataset::Impl::mix_sources() {
   std::vector<std::int64_t> examples, positions;
   std::vector<double> weights;
   for (const Source& source : sources) {
-    examples.push_back(source.num_examples());
+    examples.push_back(source.num_examples() / examples_of_row);
     positions.push_back(source.table.stream_length());
     weights.push_back(source.weight);
   }
@@ -261,7 +288,7 @@ void Dataset::Impl::pack() {
     const TokenRow row = find_example(example).second;
     if (row.kind == RowKind::text) continue;
     whole_rows.push_back(example);
-    sizes.push_back(used_length(row) - 1);
+    sizes.push_back(cut(row).length - 1);
   }
   stream_rows = (count_items(stream_passes) + max_length - 1) / max_length;
   bins = first_fit_decreasing(sizes, max_length);
@@ -290,14 +317,17 @@ template <typename Function>
 void Dataset::Impl::for_each_piece(std::int64_t row, Function&& use) const {
   HEDDLE_CHECK(row >= 0 && row < num_rows());
   if (!packed) {
-    const auto [source, tokens] = find_example(example_of_epoch(row));
-    use(Piece{source, tokens, 0, used_length(tokens) - 1});
+    const std::int64_t first = example_of_epoch(row);
+    for (std::int64_t example = first; example < first + examples_of_row; ++example) {
+      const auto [source, tokens] = find_example(example);
+      use(whole_piece(*source, tokens));
+    }
     return;
   }
   if (row >= stream_rows) {
     for (const std::int64_t item : bins[row - stream_rows]) {
       const auto [source, tokens] = find_example(whole_rows[static_cast<std::size_t>(item)]);
-      use(Piece{source, tokens, 0, used_length(tokens) - 1});
+      use(whole_piece(*source, tokens));
     }
     return;
   }
@@ -341,7 +371,8 @@ Dataset Dataset::load(const DatasetOptions& options, const Tokenizer* tokenizer)
     }
     return true;
   };
-  impl.packed = options.packing.value_or(std::all_of(impl.sources.begin(), impl.sources.end(), all_text));
+  impl.packed =
+      !options.preference && options.packing.value_or(std::all_of(impl.sources.begin(), impl.sources.end(), all_text));
   impl.leave_rows_out(options.skip_bad_rows);
   impl.mix_sources();
   if (impl.packed) impl.pack();
@@ -352,23 +383,26 @@ std::int64_t Dataset::num_examples() const { return impl_->num_examples; }
 
 Example Dataset::example(std::int64_t index) const {
   const auto [source, row] = impl_->find_example(index);
-  const auto length = static_cast<std::size_t>(impl_->used_length(row));
+  const auto [first, used] = impl_->cut(row);
+  const auto length = static_cast<std::size_t>(used);
   Example example{std::vector<std::int32_t>(length), std::vector<std::int32_t>(length), source->place(row.line)};
-  source->table.read_ids(row, 0, example.input_ids);
-  source->table.read_labels(row, 0, example.labels);
+  source->table.read_ids(row, first, example.input_ids);
+  source->table.read_labels(row, first, example.labels);
   return example;
 }
 
 std::int64_t Dataset::example_tokens(std::int64_t index) const {
-  return impl_->used_length(impl_->find_example(index).second);
+  return impl_->cut(impl_->find_example(index).second).length;
 }
 
 std::int64_t Dataset::example_targets(std::int64_t index) const {
   const auto [source, row] = impl_->find_example(index);
-  return count_targets({source, row, 0, impl_->used_length(row) - 1});
+  return count_targets(impl_->whole_piece(*source, row));
 }
 
 bool Dataset::packed() const { return impl_->packed; }
+
+bool Dataset::has_pairs() const { return impl_->examples_of_row == 2; }
 
 std::int64_t Dataset::num_rows() const { return impl_->num_rows(); }
 
@@ -392,6 +426,7 @@ std::int64_t Dataset::row_supervised_tokens(std::int64_t row) const {
 
 void Dataset::append_row(std::int64_t row, MicroBatch& batch) const {
   if (batch.document_starts.empty()) batch.document_starts.push_back(0);
+  batch.rows.push_back(row);
   impl_->for_each_piece(row, [&](const Piece& piece) {
     const auto count = static_cast<std::size_t>(piece.positions), before = batch.input_ids.size();
     const TokenTable& table = piece.source->table;

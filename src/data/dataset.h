@@ -29,8 +29,11 @@ struct DatasetOptions {
   ColumnNames columns;                          ///< our names for fields, and the files'
   const ChatTemplate* chat_template = nullptr;  ///< null: conversations are an error; not kept
   LabelRules labels;
-  std::int32_t vocab_size = 0;         ///< of the model: ids and labels must be below
-  std::filesystem::path cache_folder;  ///< empty: no cache on disk
+  bool preference = false;                        ///< rows are preference pairs, all of them
+  std::optional<std::int64_t> max_prompt_length;  ///< of a pair's prompt the last so many ids are kept; then
+  bool keeps_end = false;                         ///< of prompt and answer the last max_length, else the first
+  std::int32_t vocab_size = 0;                    ///< of the model: ids and labels must be below
+  std::filesystem::path cache_folder;             ///< empty: no cache on disk
 };
 
 /// A row of a file as it is trained on, before packing; label i belongs to id i.
@@ -53,7 +56,7 @@ class Dataset {
   Dataset(Dataset&&) noexcept;
   Dataset& operator=(Dataset&&) noexcept;
 
-  /// In file order, rows that were dropped left out. Packing changes none of them.
+  /// In file order, rows that were dropped left out. Packing changes none of them. A preference pair is two.
   std::int64_t num_examples() const;
   Example example(std::int64_t index) const;
   /// Of the same, without reading ids.
@@ -61,8 +64,9 @@ class Dataset {
   std::int64_t example_targets(std::int64_t index) const;
 
   bool packed() const;
+  bool has_pairs() const;
   /// Trainable rows of an epoch: rows of the files, each as often as its file's weight says, or the packed rows of up
-  /// to max_length positions made of them.
+  /// to max_length positions made of them. A preference pair is one row of two documents, the chosen one first.
   std::int64_t num_rows() const;
   /// Positions and documents of a row.
   std::int64_t row_tokens(std::int64_t row) const;
@@ -98,8 +102,14 @@ class BatchSchedule {
   StepBatch step(std::int64_t step) const;
   /// The same into a batch whose memory is used again.
   void step(std::int64_t step, StepBatch& batch) const;
+  /// The rows of that step in their order, without reading them.
+  std::vector<std::int64_t> rows(std::int64_t step) const;
 
  private:
+  /// Calls use(place in the step, row) for each row of the step, in order.
+  template <typename Function>
+  void for_each_row(std::int64_t step, Function&& use) const;
+
   const Dataset* dataset_;
   Options options_;
   std::int64_t rows_per_step_ = 0, token_capacity_ = 0, document_capacity_ = 0;

@@ -19,7 +19,7 @@ namespace heddle {
 namespace {
 
 /// Raised whenever the rows made of the same content change.
-constexpr std::int64_t kCacheVersion = 2;
+constexpr std::int64_t kCacheVersion = 3;
 
 /// Read and tokenized together: enough to keep all threads busy, few enough to bound memory.
 constexpr std::size_t kBatchRecords = 8192, kWindow = std::size_t{8} << 20;
@@ -30,6 +30,8 @@ struct EncodedRow {
   RowKind kind = RowKind::text;
   RowFormat format = RowFormat::text;
   std::vector<std::int32_t> ids, labels;
+  std::vector<std::int32_t> rejected_ids;  // of a pair, whose chosen answer `ids` are
+  std::int32_t prompt = 0;                 // ids of a pair's prompt
   std::vector<std::string> ignored_fields;
   std::optional<TableNotes::BadRow> bad;
   std::exception_ptr failure;  // not the row's fault: memory ran out
@@ -50,6 +52,25 @@ const RowEncoder& encoder_of(const DataFileOptions& options, std::int64_t line) 
   return *options.encoder;
 }
 
+/// A pair's answers begin where the ids of the prompt end in both, as TRL has it: what one of them merges with the end
+/// of the prompt belongs to the answers.
+void encode_pair(const Row& parsed, const ConversationEncoder& conversations, EncodedRow& row) {
+  const auto encode = [&](const auto& text, const auto& conversation) {
+    return text ? conversations.encode(*text) : conversations.encode(*conversation);
+  };
+  LabelledIds chosen = encode(parsed.pair, parsed.conversation);
+  LabelledIds rejected = encode(parsed.rejected_pair, parsed.rejected_conversation);
+  const auto prompt_of = [](const LabelledIds& answer) {
+    const auto& labels = answer.labels;
+    return std::find_if(labels.begin(), labels.end(), [](std::int32_t label) { return label != -100; }) -
+           labels.begin();
+  };
+  row.kind = RowKind::chosen;
+  row.prompt = static_cast<std::int32_t>(std::min(prompt_of(chosen), prompt_of(rejected)));
+  row.ids = std::move(chosen.ids);
+  row.rejected_ids = std::move(rejected.ids);
+}
+
 void encode_record(const Record& record, const DataFileOptions& options, EncodedRow& row) {
   Row parsed = parse_row(record, options.rules);
   row.format = parsed.format;
@@ -64,6 +85,9 @@ void encode_record(const Record& record, const DataFileOptions& options, Encoded
   if (parsed.text) {
     row.kind = RowKind::text;
     row.ids = encoder.encode(*parsed.text);
+  } else if (options.rules.preference) {
+    encode_pair(parsed, *options.conversations, row);
+    check_ids(row.rejected_ids, record.line, options);
   } else {
     row.kind = RowKind::conversation;
     const auto& conversations = *options.conversations;
@@ -151,7 +175,11 @@ void tokenize_records(DataStream& bytes, DataFormat format, const DataFileOption
       }
       note_ignored_fields(row.ignored_fields, writer.notes());
       ++writer.notes().formats[std::string(describe(row.format))];
-      writer.append(row.kind, records[i].line, row.ids, row.labels);
+      if (row.kind == RowKind::chosen) {
+        writer.append_pair(records[i].line, row.ids, row.rejected_ids, row.prompt);
+      } else {
+        writer.append(row.kind, records[i].line, row.ids, row.labels);
+      }
     }
   }
 }
@@ -168,6 +196,8 @@ void tokenize_text(DataStream& bytes, const DataFileOptions& options, TokenTable
   }
   const auto rest = [&bytes](std::span<char> target) { return bytes.read(target); };
   try {
+    if (options.rules.preference)
+      throw RowError(1, "plain text, and loss_type asks for preference pairs; expected rows with chosen and rejected");
     encoder_of(options, 1).encode(read_in_turn(read_from(start), rest), [&](std::span<const std::int32_t> ids) {
       check_ids(ids, 1, options);
       writer.append_ids(ids);
@@ -203,6 +233,7 @@ std::string cache_key(const FileReader& file, DataFormat format, const DataFileO
     key.add(column);
   }
   key.add(options.conversation_key);
+  key.add(static_cast<std::int64_t>(options.rules.preference));
   key.add(static_cast<std::int64_t>(options.encoder != nullptr));
   if (options.encoder != nullptr) {
     key.add(options.encoder->tokenizer().fingerprint());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "data/preference_row.h"
 
 namespace heddle {
 namespace {
@@ -103,17 +104,6 @@ void refuse_verdicts(const RowFields& fields, const ColumnNames& columns, std::s
       field, field, field);
 }
 
-/// Checked like any other row before it is refused, so that a fault in it is named first.
-[[noreturn]] void refuse_preference(const RowFields& fields) {
-  for (const char* name : {"chosen", "rejected", "chosen_messages", "rejected_messages"}) {
-    const Json* value = fields.find(name);
-    if (value == nullptr || value->is_string()) continue;
-    bool is_sharegpt = false;
-    read_messages(fields, value->is_object() ? Json::array({*value}) : *value, name, is_sharegpt);
-  }
-  fail("preference pairs (chosen, rejected) are for DPO, which this version does not have; expected {}", kExpected);
-}
-
 class RowMaker {
  public:
   RowMaker(RowFields& fields, const RowRules& rules) : fields_(fields), rules_(rules) {}
@@ -125,9 +115,11 @@ class RowMaker {
       if (!shape) fail("{}", unknown_fields(fields_));
     }
     if (!shape) fail("{}", unknown_fields(fields_));
+    if (rules_.preference && *shape != Shape::preference)
+      fail("no preference pair, which loss_type asks for; expected chosen and rejected");
     switch (*shape) {
       case Shape::input_ids: make_ids(); break;
-      case Shape::preference: refuse_preference(fields_);
+      case Shape::preference: make_preference(); break;
       case Shape::messages: make_messages("messages"); break;
       case Shape::conversations: make_messages("conversations"); break;
       case Shape::pair: make_pair(); break;
@@ -203,6 +195,20 @@ class RowMaker {
     use({"instruction", "input", "output", "history", "system", "tools", "chat_template_kwargs"});
   }
 
+  /// Read like any other row before it is refused, so that a fault in it is named first.
+  void make_preference() {
+    PreferenceRow pair = read_preference(fields_, rules_.has_chat_template);
+    if (!rules_.preference)
+      fail("a preference pair (chosen, rejected), and loss_type is nll; expected loss_type: sigmoid (DPO), or {}",
+           kExpected);
+    row_.format = pair.chosen ? RowFormat::chat_preference : RowFormat::preference;
+    row_.conversation = std::move(pair.chosen);
+    row_.rejected_conversation = std::move(pair.rejected);
+    row_.pair = std::move(pair.chosen_text);
+    row_.rejected_pair = std::move(pair.rejected_text);
+    used_ = std::move(pair.used);
+  }
+
   RowFields& fields_;
   const RowRules& rules_;
   Row row_;
@@ -220,6 +226,8 @@ std::string_view describe(RowFormat format) {
     case RowFormat::alpaca: return "Alpaca instructions (instruction, input, output)";
     case RowFormat::pair: return "prompts and completions";
     case RowFormat::chat_pair: return "prompts and completions of messages";
+    case RowFormat::preference: return "preference pairs (chosen, rejected)";
+    case RowFormat::chat_preference: return "preference pairs of messages (chosen, rejected)";
   }
   return "";
 }

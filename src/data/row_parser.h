@@ -12,7 +12,7 @@
 
 namespace heddle {
 
-enum class RowFormat { text, input_ids, messages, sharegpt, alpaca, pair, chat_pair };
+enum class RowFormat { text, input_ids, messages, sharegpt, alpaca, pair, chat_pair, preference, chat_preference };
 
 /// "ShareGPT conversations", ...
 std::string_view describe(RowFormat format);
@@ -24,6 +24,9 @@ struct Row {
   std::optional<std::vector<std::int32_t>> input_ids, labels;
   std::optional<Conversation> conversation;
   std::optional<TextPair> pair;
+  // Of a preference pair the rejected answer; the chosen one is above.
+  std::optional<Conversation> rejected_conversation;
+  std::optional<TextPair> rejected_pair;
   std::vector<std::string> ignored_fields;  // present, but no part of what is trained
 };
 
@@ -32,10 +35,11 @@ struct RowRules {
   std::int32_t vocab_size = 0;
   ColumnNames columns;
   bool has_chat_template = true;  ///< false: Alpaca's rows become its own texts
+  bool preference = false;        ///< rows are pairs of a chosen and a rejected answer, all of them; false: none is
 };
 
 /// Reads one row and finds its format by its fields; where several would fit, one of a field that `columns` names comes
-/// first. Throws RowError, for preference pairs too: they are known, but nothing trains on them yet.
+/// first. Throws RowError.
 Row parse_row(const Record& record, const RowRules& rules);
 
 }  // namespace heddle

@@ -174,6 +174,36 @@ void TokenTableWriter::append(RowKind kind, std::int64_t line, std::span<const s
   text_offset_ = num_ids_;
 }
 
+void TokenTableWriter::append_pair(std::int64_t line, std::span<const std::int32_t> chosen,
+                                   std::span<const std::int32_t> rejected, std::int32_t prompt) {
+  const auto shorter = static_cast<std::int64_t>(std::min(chosen.size(), rejected.size()));
+  if (shorter <= std::max(prompt, 1)) {  // nothing predicts the first id
+    notes_.rows_without_targets.push_back(line);
+    return;
+  }
+  append_answer(RowKind::chosen, line, chosen, prompt);
+  append_answer(RowKind::rejected, line, rejected, prompt);
+}
+
+void TokenTableWriter::append_answer(RowKind kind, std::int64_t line, std::span<const std::int32_t> ids,
+                                     std::int32_t prompt) {
+  std::vector<std::int32_t> labels(ids.begin(), ids.end());
+  std::fill_n(labels.begin(), prompt, -100);
+  TokenRow row;
+  row.offset = num_ids_;
+  row.length = static_cast<std::int64_t>(ids.size());
+  row.label_offset = num_labels_;
+  row.targets = row.length - std::max(prompt, 1);
+  row.stream_start = stream_length_;
+  row.line = line;
+  row.kind = kind;
+  row.prompt = prompt;
+  append_ids(ids);
+  append_labels(labels);
+  append_row(row);
+  text_offset_ = num_ids_;
+}
+
 void TokenTableWriter::end_text(std::int64_t line) {
   TokenRow row;
   row.offset = std::exchange(text_offset_, num_ids_);

@@ -24,6 +24,8 @@ enum class RowKind : std::int32_t {
   text,          ///< may be cut: truncated, or packed as a stream
   ids,           ///< taken whole
   conversation,  ///< may be truncated, but is packed whole
+  chosen,        ///< the preferred one of two answers; the rejected one is the next row
+  rejected,
 };
 
 /// A tokenized row: where its ids lie, and what training needs to know without reading them.
@@ -35,7 +37,7 @@ struct TokenRow {
   std::int64_t stream_start = 0;  ///< targets of the text rows before it
   std::int64_t line = 0;          ///< physical, from 1
   RowKind kind = RowKind::text;
-  std::int32_t reserved = 0;
+  std::int32_t prompt = 0;  ///< of a chosen or rejected answer: its first so many ids are the prompt
 };
 
 /// What happened to a file's other rows.
@@ -99,6 +101,9 @@ class TokenTableWriter {
 
   /// `labels` is empty or as long as `ids`. A row without targets is noted and left out.
   void append(RowKind kind, std::int64_t line, std::span<const std::int32_t> ids, std::span<const std::int32_t> labels);
+  /// Both answers to a prompt of so many ids; where one is left without targets, both are left out.
+  void append_pair(std::int64_t line, std::span<const std::int32_t> chosen, std::span<const std::int32_t> rejected,
+                   std::int32_t prompt);
   /// A text in pieces: append_ids() any number of times, then end_text(); the ids of one that is not ended belong to no
   /// row.
   void append_ids(std::span<const std::int32_t> ids);
@@ -111,6 +116,7 @@ class TokenTableWriter {
   struct Sink;
   std::unique_ptr<Sink> sink_;
   TableNotes notes_;
+  void append_answer(RowKind kind, std::int64_t line, std::span<const std::int32_t> ids, std::int32_t prompt);
   void append_labels(std::span<const std::int32_t> labels);
   void append_row(const TokenRow& row);
   std::int64_t num_ids_ = 0, num_labels_ = 0, num_rows_ = 0, stream_length_ = 0;

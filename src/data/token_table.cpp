@@ -103,13 +103,15 @@ bool TokenTable::check_rows() {
   stream_length_ = 0;
   for (std::int64_t i = 0; i < num_rows_; ++i) {
     const TokenRow at = row(i);
+    const bool is_rejected = at.kind == RowKind::rejected;
+    if (is_rejected != (i > 0 && row(i - 1).kind == RowKind::chosen)) return false;
     if (at.length < 2 || !within(at.offset, at.length, storage_->num_ids) || at.stream_start != stream_length_)
       return false;
     if (at.label_offset != -1 && !within(at.label_offset, at.length, storage_->num_labels)) return false;
     if (i % kRowsOfBlock == 0) stream_marks_.push_back(stream_length_);
     if (at.kind == RowKind::text) stream_length_ += at.length - 1;
   }
-  return true;
+  return num_rows_ == 0 || row(num_rows_ - 1).kind != RowKind::chosen;
 }
 
 std::optional<TokenTable> TokenTable::open(const std::filesystem::path& path, std::string_view key,

@@ -31,6 +31,21 @@ std::int64_t whole(const Json& line, const char* key) {
   return found != line.end() && found->is_number() ? found->get<std::int64_t>() : 0;
 }
 
+std::string preference_members(const std::optional<PreferenceMetrics>& metrics, std::string_view prefix) {
+  std::string members;
+  if (!metrics) return members;
+  for (const auto& part : kPreferenceParts)
+    members += fmt::format(R"(, "{}{}": {})", prefix, part.name, number((*metrics).*part.value));
+  return members;
+}
+
+std::optional<PreferenceMetrics> preference_of(const Json& line, const std::string& prefix) {
+  if (!line.contains(prefix + std::string(kPreferenceParts[0].name))) return std::nullopt;
+  PreferenceMetrics metrics;
+  for (const auto& part : kPreferenceParts) metrics.*part.value = real(line, (prefix + std::string(part.name)).c_str());
+  return metrics;
+}
+
 StepMetrics step_of(const Json& line) {
   StepMetrics metrics;
   metrics.step = whole(line, "step");
@@ -44,6 +59,7 @@ StepMetrics step_of(const Json& line) {
   metrics.step_time = real(line, "step_time");
   if (const auto skipped = line.find("skipped"); skipped != line.end()) metrics.skipped = *skipped == true;
   if (line.contains("loss_scale")) metrics.loss_scale = real(line, "loss_scale");
+  metrics.preference = preference_of(line, "");
   if (const auto time = line.find("time"); time != line.end() && time->is_object()) {
     for (const auto& part : kTimeParts) {
       const double seconds = real(*time, std::string(part.name).c_str());
@@ -89,6 +105,7 @@ std::string metrics_line(const StepMetrics& metrics) {
                   number(metrics.learning_rate), metrics.num_tokens, metrics.num_supervised_tokens,
                   number(metrics.tokens_per_second), number(metrics.step_time), skipped);
   if (metrics.loss_scale) line += fmt::format(R"(, "loss_scale": {})", number(*metrics.loss_scale));
+  line += preference_members(metrics.preference, "");
   const char* separator = R"(, "time": {)";
   for (const auto& part : kTimeParts) {
     line += fmt::format(R"({}"{}": {})", separator, part.name, number(metrics.time.*part.seconds));
@@ -98,17 +115,20 @@ std::string metrics_line(const StepMetrics& metrics) {
 }
 
 std::string metrics_line(const EvalMetrics& metrics) {
-  return fmt::format(R"({{"step": {}, "eval_loss": {}, "eval_perplexity": {}, "eval_num_tokens": {}}})"
-                     "\n",
-                     metrics.step, number(metrics.loss), number(metrics.perplexity), metrics.num_tokens);
+  std::string line = fmt::format(R"({{"step": {}, "eval_loss": {})", metrics.step, number(metrics.loss));
+  if (metrics.perplexity) line += fmt::format(R"(, "eval_perplexity": {})", number(*metrics.perplexity));
+  line += fmt::format(R"(, "eval_num_tokens": {})", metrics.num_tokens);
+  return line + preference_members(metrics.preference, "eval_") + "}\n";
 }
 
 MetricsHistory read_metrics(const std::filesystem::path& path) {
   MetricsHistory history;
   for_each_line(read_text(path), [&](const Json& line, std::size_t) {
     if (line.contains("eval_loss")) {
-      history.evaluations.push_back({whole(line, "step"), real(line, "eval_loss"), real(line, "eval_perplexity"),
-                                     whole(line, "eval_num_tokens")});
+      EvalMetrics metrics{whole(line, "step"), real(line, "eval_loss"), std::nullopt, whole(line, "eval_num_tokens"),
+                          preference_of(line, "eval_")};
+      if (line.contains("eval_perplexity")) metrics.perplexity = real(line, "eval_perplexity");
+      history.evaluations.push_back(metrics);
     } else {
       history.steps.push_back(step_of(line));
     }

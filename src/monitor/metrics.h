@@ -31,6 +31,22 @@ inline constexpr TimePart kTimeParts[] = {
     {"checkpoint", &TimeByPart::checkpoint},
 };
 
+/// Means over preference pairs: rewards, the part of pairs whose chosen reward is the greater, their difference, and
+/// the log-probabilities of the answers.
+struct PreferenceMetrics {
+  double chosen_reward = 0, rejected_reward = 0, accuracy = 0, margin = 0, chosen_log_prob = 0, rejected_log_prob = 0;
+};
+/// One of them with its name, TRL's, in the order of metrics.jsonl; of an evaluation with eval_ before it.
+struct PreferencePart {
+  std::string_view name;
+  double PreferenceMetrics::*value;
+};
+inline constexpr PreferencePart kPreferenceParts[] = {
+    {"rewards/chosen", &PreferenceMetrics::chosen_reward}, {"rewards/rejected", &PreferenceMetrics::rejected_reward},
+    {"rewards/accuracies", &PreferenceMetrics::accuracy},  {"rewards/margins", &PreferenceMetrics::margin},
+    {"logps/chosen", &PreferenceMetrics::chosen_log_prob}, {"logps/rejected", &PreferenceMetrics::rejected_log_prob},
+};
+
 /// What one optimizer step reports; a line of metrics.jsonl.
 struct StepMetrics {
   std::int64_t step = 0;
@@ -39,13 +55,16 @@ struct StepMetrics {
   double tokens_per_second = 0, step_time = 0;
   bool skipped = false;
   std::optional<double> loss_scale;
+  std::optional<PreferenceMetrics> preference;
   TimeByPart time;
 };
 
 struct EvalMetrics {
   std::int64_t step = 0;
-  double loss = 0, perplexity = 0;
+  double loss = 0;
+  std::optional<double> perplexity;  ///< none of preference pairs
   std::int64_t num_tokens = 0;
+  std::optional<PreferenceMetrics> preference = {};
 };
 
 /// A line of metrics.jsonl with its newline. Numbers have the fewest digits that read back to the same bits; what is

@@ -21,6 +21,13 @@ std::filesystem::path made(const std::filesystem::path& folder) {
   return folder;
 }
 
+void add_preference(const std::optional<PreferenceMetrics>& metrics, const std::string& prefix,
+                    std::vector<Scalar>& scalars) {
+  if (!metrics) return;
+  for (const auto& part : kPreferenceParts)
+    scalars.push_back({prefix + std::string(part.name), (*metrics).*part.value});
+}
+
 }  // namespace
 
 struct Monitor::Impl {
@@ -54,6 +61,7 @@ void Monitor::on_step(const StepMetrics& metrics) {
                                    {"train/epoch", metrics.epoch},
                                    {"train/tokens_per_second", metrics.tokens_per_second}};
     if (metrics.loss_scale) scalars.push_back({"train/loss_scale", *metrics.loss_scale});
+    add_preference(metrics.preference, "train/", scalars);
     impl_->events->append(metrics.step, scalars);
   }
   impl_->progress.on_step(metrics);
@@ -62,7 +70,9 @@ void Monitor::on_step(const StepMetrics& metrics) {
 void Monitor::on_evaluation(const EvalMetrics& metrics) {
   impl_->metrics.append(metrics);
   if (impl_->events) {
-    const Scalar scalars[] = {{"eval/loss", metrics.loss}, {"eval/perplexity", metrics.perplexity}};
+    std::vector<Scalar> scalars = {{"eval/loss", metrics.loss}};
+    if (metrics.perplexity) scalars.push_back({"eval/perplexity", *metrics.perplexity});
+    add_preference(metrics.preference, "eval/", scalars);
     impl_->events->append(metrics.step, scalars);
   }
   impl_->progress.on_evaluation(metrics);

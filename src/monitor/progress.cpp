@@ -112,8 +112,11 @@ void Progress::on_step(const StepMetrics& metrics) {
 }
 
 void Progress::on_evaluation(const EvalMetrics& metrics) {
-  print_line(fmt::format("step {}/{}  eval_loss {:.4f}  eval_perplexity {:.4g}  {} tokens", metrics.step,
-                         options_.max_steps, metrics.loss, metrics.perplexity,
+  std::string quality;
+  if (metrics.perplexity) quality = fmt::format("  eval_perplexity {:.4g}", *metrics.perplexity);
+  if (metrics.preference) quality = fmt::format("  eval_rewards/accuracies {:.3f}", metrics.preference->accuracy);
+  print_line(fmt::format("step {}/{}  eval_loss {:.4f}{}  {} tokens", metrics.step, options_.max_steps, metrics.loss,
+                         quality,
                          format_count(static_cast<std::uint64_t>(std::max<std::int64_t>(0, metrics.num_tokens)))));
 }
 

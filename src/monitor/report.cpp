@@ -133,7 +133,8 @@ std::string key_figures(const MetricsHistory& history, const std::vector<TierCom
   }
   if (best != nullptr) {
     out += figure(fmt::format("best evaluation loss, step {}", best->step), fmt::format("{:.4f}", best->loss));
-    out += figure("its perplexity", fmt::format("{:.4g}", best->perplexity));
+    if (best->perplexity) out += figure("its perplexity", fmt::format("{:.4g}", *best->perplexity));
+    if (best->preference) out += figure("its reward accuracy", fmt::format("{:.3f}", best->preference->accuracy));
   }
   out += figure("optimizer steps", format_count(history.steps.size()));
   if (skipped > 0) out += figure("of them skipped", format_count(skipped));

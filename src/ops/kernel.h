@@ -91,8 +91,8 @@ inline bool adds(const KernelCall& call) {
 /// Attribute "loss_type" of preference_loss; TRL's names.
 enum class PreferenceLossType : std::int64_t { sigmoid = 0, hinge = 1, ipo = 2, robust = 3, sigmoid_norm = 4 };
 
-/// What preference_loss adds up beside the loss, over the pairs of a micro-batch: output `sums`, in this order. A reward
-/// is beta * (log-probability - reference); a pair counts as accurate where the chosen reward is the greater.
+/// What preference_loss adds up beside the loss, over the pairs of a micro-batch: output `sums`, in this order. A
+/// reward is beta * (log-probability - reference); a pair counts as accurate where the chosen reward is the greater.
 enum class PreferenceSum : std::size_t {
   chosen_reward,
   rejected_reward,

@@ -91,7 +91,7 @@ ProgramBuilder::ProgramBuilder(Options options, Parameters& parameters)
   positions_ = persistent(labels::positions, DType::i32, {tokens}, BufferClass::data, 0);
   document_starts_ =
       persistent(labels::document_starts, DType::i32, {options_.document_capacity + 1}, BufferClass::data);
-  if (options_.purpose == Purpose::loss)
+  if (options_.purpose != Purpose::generation)
     labels_ = persistent(labels::labels, DType::i32, {tokens}, BufferClass::data, 0);
 }
 
@@ -172,35 +172,60 @@ std::vector<Value> ProgramBuilder::rope_table(Attributes attributes) {
   return emit("rope_table", {positions_, document_starts_}, std::move(attributes));
 }
 
-void ProgramBuilder::emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) {
+std::vector<int> ProgramBuilder::append(std::string_view operation, const std::vector<Value>& inputs,
+                                        Attributes attributes, const std::vector<Value>& outputs) {
+  std::vector<int> in, out;
+  for (const Value value : inputs) in.push_back(value.id);
+  for (const Value value : outputs) out.push_back(value.id);
   const int unit = static_cast<int>(program_.units.size()) - 1;
-  const std::int64_t vocabulary = type(weight).shape[0];
-  if (options_.purpose == Purpose::generation) {
-    const Value last = emit("select_last", {x}, {})[0];
-    const Value logits = persistent(labels::logits, DType::f32, {1, vocabulary}, BufferClass::activations);
-    append_instruction(program_, find_operation("linear"), {last.id, weight.id}, {{"transposed", std::int64_t{0}}},
-                       {logits.id}, unit, Phase::forward);
-    if (branch.present()) {
-      const Value low = emit("select_last", {branch.x}, {})[0];
-      append_instruction(program_, find_operation("linear"), {low.id, branch.weight.id, -1, logits.id},
-                         {{"transposed", std::int64_t{0}}}, {logits.id}, unit, Phase::forward);
-    }
-    if (const double scale = attributes.real("logit_scale", 1.0); scale != 1.0) {
-      append_instruction(program_, find_operation("scale"), {logits.id}, {{"factor", scale}}, {logits.id}, unit,
-                         Phase::forward);
-    }
-    if (const double cap = attributes.real("softcap"); cap != 0.0) {
-      append_instruction(program_, find_operation("softcap"), {logits.id}, {{"cap", cap}}, {logits.id}, unit,
-                         Phase::forward);
-    }
-    return;
+  return append_instruction(program_, find_operation(operation), std::move(in), std::move(attributes), out, unit,
+                            Phase::forward);
+}
+
+void ProgramBuilder::emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) {
+  if (options_.purpose == Purpose::generation) return end_in_generation(x, weight, branch, attributes);
+  attributes.set("chunk", cross_entropy_chunk(options_.token_capacity, type(weight).shape[0]));
+  if (options_.purpose != Purpose::loss) {
+    if (branch.present())
+      fail("lora.target_modules names the model's head; expected others with preference pairs (loss_type)");
+    return end_in_log_probs(x, weight, attributes);
   }
-  attributes.set("chunk", cross_entropy_chunk(options_.token_capacity, vocabulary));
   const Value loss = persistent(labels::loss, DType::f64, {1}, BufferClass::data);
-  std::vector<int> inputs = {x.id, weight.id, labels_.id};
-  if (branch.present()) inputs.insert(inputs.end(), {branch.x.id, branch.weight.id});
-  append_instruction(program_, find_operation("linear_cross_entropy"), std::move(inputs), std::move(attributes),
-                     {loss.id}, unit, Phase::forward);
+  std::vector<Value> inputs = {x, weight, labels_};
+  if (branch.present()) inputs.insert(inputs.end(), {branch.x, branch.weight});
+  append("linear_cross_entropy", inputs, std::move(attributes), {loss});
+}
+
+void ProgramBuilder::end_in_generation(Value x, Value weight, const LowRankBranch& branch,
+                                       const Attributes& attributes) {
+  const Value last = emit("select_last", {x}, {})[0];
+  const Value logits = persistent(labels::logits, DType::f32, {1, type(weight).shape[0]}, BufferClass::activations);
+  append("linear", {last, weight}, {{"transposed", std::int64_t{0}}}, {logits});
+  if (branch.present()) {
+    const Value low = emit("select_last", {branch.x}, {})[0];
+    append("linear", {low, branch.weight, Value{}, logits}, {{"transposed", std::int64_t{0}}}, {logits});
+  }
+  if (const double scale = attributes.real("logit_scale", 1.0); scale != 1.0)
+    append("scale", {logits}, {{"factor", scale}}, {logits});
+  if (const double cap = attributes.real("softcap"); cap != 0.0) append("softcap", {logits}, {{"cap", cap}}, {logits});
+}
+
+void ProgramBuilder::end_in_log_probs(Value x, Value weight, const Attributes& attributes) {
+  const Shape documents = {options_.document_capacity};
+  const bool is_loss = options_.purpose == Purpose::preference_loss;
+  Value log_probs;
+  if (!is_loss) log_probs = persistent(labels::log_probs, DType::f64, documents, BufferClass::data);
+  log_probs = {append("linear_log_probs", {x, weight, labels_, document_starts_}, attributes, {log_probs})[0]};
+  if (!is_loss) return;
+  const Value reference = persistent(labels::reference_log_probs, DType::f64, documents, BufferClass::data);
+  const Value loss = persistent(labels::loss, DType::f64, {1}, BufferClass::data);
+  constexpr auto kSums = static_cast<std::int64_t>(kPreferenceSums);
+  const Value sums = persistent(labels::preference_sums, DType::f64, {kSums}, BufferClass::data);
+  append("preference_loss", {log_probs, reference, labels_, document_starts_},
+         {{"loss_type", static_cast<std::int64_t>(options_.preference.type)},
+          {"beta", options_.preference.beta},
+          {"label_smoothing", options_.preference.label_smoothing}},
+         {loss, sums});
 }
 
 }  // namespace heddle

@@ -35,9 +35,17 @@ struct WeightTreatment {
   std::optional<double> weight_decay = {};
 };
 
+/// The loss of pairs of documents; see preference_loss in ops/operations.md.
+struct PreferenceLoss {
+  PreferenceLossType type = PreferenceLossType::sigmoid;
+  double beta = 0.1, label_smoothing = 0.0;
+};
+
 class ProgramBuilder : public Emitter {
  public:
-  enum class Purpose { loss, generation };
+  /// What the program ends in: the loss over the labels, the loss of pairs of documents, what each document's labels
+  /// are worth, or the logits of the last token.
+  enum class Purpose { loss, preference_loss, log_probs, generation };
   struct Options {
     std::string name;
     DType activation_type = DType::f32;
@@ -45,6 +53,7 @@ class ProgramBuilder : public Emitter {
     std::int64_t token_capacity = 0;
     std::int64_t document_capacity = 1;
     std::int64_t cache_capacity = 0;  ///< generation: positions in the key-value cache
+    PreferenceLoss preference = {};   ///< of preference_loss
     std::function<WeightTreatment(const std::string& name)> treatment = {};  ///< absent: all is trained
   };
   ProgramBuilder(Options options, Parameters& parameters);
@@ -64,6 +73,11 @@ class ProgramBuilder : public Emitter {
   StepProgram take() { return std::move(program_); }
 
  private:
+  void end_in_generation(Value x, Value weight, const LowRankBranch& branch, const Attributes& attributes);
+  void end_in_log_probs(Value x, Value weight, const Attributes& attributes);
+  /// Appends an instruction that writes buffers of the trainer's; where one is absent, the instruction makes its own.
+  std::vector<int> append(std::string_view operation, const std::vector<Value>& inputs, Attributes attributes,
+                          const std::vector<Value>& outputs);
   Value persistent(std::string_view label, DType type, Shape shape, BufferClass buffer_class, int token_axis = -1);
 
   Options options_;

@@ -1,6 +1,8 @@
 #include "train/compile.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -61,25 +63,47 @@ void allocate_all(CompiledRun& compiled, std::uint64_t save_buffer_bytes = 0) {
   compiled.plan.save_buffer_bytes = save_buffer_bytes;
 }
 
+PreferenceLoss preference_of(const RunConfig& run) {
+  constexpr std::array<std::string_view, 5> kTypes = {"sigmoid", "hinge", "ipo", "robust", "sigmoid_norm"};
+  const auto& preference = run.preference;
+  const auto* const found = std::find(kTypes.begin(), kTypes.end(), preference.loss_type);
+  if (found == kTypes.end()) fail("loss_type is {}, which no program is made for", preference.loss_type);
+  return {static_cast<PreferenceLossType>(found - kTypes.begin()), preference.beta, preference.label_smoothing};
+}
+
+/// Options of a program with a loss over streams of that capacity.
+ProgramBuilder::Options loss_options(const RunConfig& run, std::string name, StreamCapacity capacity) {
+  ProgramBuilder::Options options{
+      .name = std::move(name), .token_capacity = capacity.tokens, .document_capacity = capacity.documents};
+  if (run.trains_on_pairs()) {
+    options.purpose = ProgramBuilder::Purpose::preference_loss;
+    options.preference = preference_of(run);
+  }
+  return options;
+}
+
 int append(CompiledRun& compiled, StepProgram program) {
   compiled.programs.push_back(std::move(program));
   return static_cast<int>(compiled.programs.size()) - 1;
 }
 
+enum class Use { forward, training, reference };
+
 StepProgram build(CompiledRun& compiled, const ModelConfig& model, ProgramBuilder::Options options,
-                  bool is_trained = false) {
+                  Use use = Use::forward) {
   options.activation_type = compiled.activation_type;
   options.treatment = compiled.rules;
   ProgramBuilder builder(std::move(options), compiled.parameters);
-  if (compiled.rules.adapter() == nullptr) {
+  const bool is_base = use == Use::reference && compiled.rules.adapter_folder().empty();
+  if (compiled.rules.adapter() == nullptr || is_base) {
     emit_model(builder, model);
   } else {
-    LoraEmitter with_adapter(builder, *compiled.rules.adapter(), is_trained);
+    LoraEmitter with_adapter(builder, *compiled.rules.adapter(), use == Use::training);
     emit_model(with_adapter, model);
   }
   StepProgram program = builder.take();
   // A training program is fused once it has its backward: the passes before see plain operations.
-  if (!is_trained) fuse(program);
+  if (use != Use::training) fuse(program);
   return program;
 }
 
@@ -144,9 +168,9 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   compiled.activation_type = activation_type(run.precision);
   compiled.threads = threads_of(run);
   compiled.sharding = sharding_of(run, rank);
-  StepProgram step =
-      build(compiled, with_dropout_of(model, run),
-            {.name = "micro-batch", .token_capacity = train.tokens, .document_capacity = train.documents}, true);
+  // TRL's DPOTrainer trains without the dropout of the model's config.
+  const ModelConfig trained = with_dropout_of(run.trains_on_pairs() ? without_dropout(model) : model, run);
+  StepProgram step = build(compiled, trained, loss_options(run, "micro-batch", train), Use::training);
   regularize(step, regularization_of(run));
   differentiate(step);
   UnitActivations activations = unit_activations(run, step);
@@ -163,13 +187,21 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   compiled.parameters.optimizer = optimizer_settings(run);
   compiled.update =
       append(compiled, make_optimizer_program(compiled.parameters, compiled.activation_type, compiled.sharding, moved));
-  if (validation) {
-    StepProgram evaluation =
-        build(compiled, without_dropout(model),
-              {.name = "evaluation", .token_capacity = validation->tokens, .document_capacity = validation->documents});
-    shard(evaluation, compiled.sharding);
-    offload(evaluation, moved);
-    compiled.evaluate = append(compiled, std::move(evaluation));
+  const auto append_forward = [&](ProgramBuilder::Options options, Use use) {
+    StepProgram program = build(compiled, without_dropout(model), std::move(options), use);
+    shard(program, compiled.sharding);
+    offload(program, moved);
+    return append(compiled, std::move(program));
+  };
+  const auto append_reference = [&](std::string name, StreamCapacity capacity) {
+    auto options = loss_options(run, std::move(name), capacity);
+    options.purpose = ProgramBuilder::Purpose::log_probs;
+    return append_forward(std::move(options), Use::reference);
+  };
+  if (validation) compiled.evaluate = append_forward(loss_options(run, "evaluation", *validation), Use::forward);
+  if (run.trains_on_pairs()) {
+    compiled.reference = append_reference("reference", train);
+    if (validation) compiled.evaluation_reference = append_reference("evaluation reference", *validation);
   }
   allocate_all(compiled, run.save_async ? ChunkWriter::kBufferBytes : 0);
   return compiled;

@@ -27,6 +27,7 @@ struct CompiledRun {
   MemoryPlan plan;
   // Indices into programs; -1 where the run has none.
   int micro_batch = -1, norm = -1, update = -1, evaluate = -1, generate = -1;
+  int reference = -1, evaluation_reference = -1;  ///< log-probabilities of preference pairs, before the first step
   int threads = 1;
   Sharding sharding;
   std::vector<std::int64_t> cache_limits;           // generation: key_cache_limits of the model
@@ -50,7 +51,8 @@ Offload offload_of(const RunConfig& run);
 TransferOptions transfers_of(const RunConfig& run);
 
 /// Programs of one rank of a training run: forward and backward of a micro-batch, gradient norm, optimizer, and
-/// evaluation where there is validation data. All ranks have the same plan.
+/// evaluation where there is validation data; for preference pairs, of each data set what the reference model makes of
+/// it: the model without an adapter, unless the run starts from one. All ranks have the same plan.
 CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, WeightRules rules, StreamCapacity train,
                              std::optional<StreamCapacity> validation, int rank = 0);
 

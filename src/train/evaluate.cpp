@@ -2,15 +2,25 @@
 
 #include <cmath>
 
-#include "train/micro_batches.h"
-
 namespace heddle {
 
 double EvaluationResult::perplexity() const { return std::exp(loss); }
 
+PreferenceMetrics preference_metrics(const LossSums& sums, std::int64_t pairs) {
+  const auto mean = [&](PreferenceSum sum) { return sums.of(sum) / static_cast<double>(pairs); };
+  PreferenceMetrics metrics;
+  metrics.chosen_reward = mean(PreferenceSum::chosen_reward);
+  metrics.rejected_reward = mean(PreferenceSum::rejected_reward);
+  metrics.accuracy = mean(PreferenceSum::accuracy);
+  metrics.margin = metrics.chosen_reward - metrics.rejected_reward;
+  metrics.chosen_log_prob = mean(PreferenceSum::chosen_log_prob);
+  metrics.rejected_log_prob = mean(PreferenceSum::rejected_log_prob);
+  return metrics;
+}
+
 EvaluationResult evaluate(Executor& executor, std::size_t program, const Dataset& dataset, std::int64_t rows,
-                          Communicator& communicator) {
-  const StreamFeed feed(executor);
+                          Communicator& communicator, const ReferenceLogProbs* reference) {
+  const StreamFeed feed(executor, reference);
   // A round is a "step" of one micro-batch for each rank.
   const BatchSchedule schedule(dataset,
                                {.shuffle = false, .micro_batch_rows = rows, .accumulation = communicator.size()});
@@ -23,11 +33,13 @@ EvaluationResult evaluate(Executor& executor, std::size_t program, const Dataset
       scalars.first_micro_batch = true;  // the loss of this batch alone
       feed.load(batch, scalars);
       executor.run(program, scalars);
-      return *executor.persistent(labels::loss).as<double>();
+      return LossSums::of(executor);
     });
     result.num_tokens += step.supervised_tokens;
   }
-  result.loss = batches.gather_losses() / static_cast<double>(result.num_tokens);
+  const LossSums sums = batches.gather_losses();
+  if (dataset.has_pairs()) result.preference = preference_metrics(sums, dataset.num_rows());
+  result.loss = sums.loss / static_cast<double>(dataset.has_pairs() ? dataset.num_rows() : result.num_tokens);
   return result;
 }
 

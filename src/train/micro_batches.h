@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,6 +11,19 @@
 #include "train/stream.h"
 
 namespace heddle {
+
+/// What micro-batches add up to: their losses, and what preference_loss counts beside them.
+struct LossSums {
+  double loss = 0.0;
+  std::array<double, kPreferenceSums> preference{};
+
+  LossSums() = default;
+  LossSums(double only) : loss(only) {}  // NOLINT: most losses have nothing beside them
+  /// Those of the micro-batch that ran last.
+  static LossSums of(const Executor& executor);
+  void add(const LossSums& other);
+  double of(PreferenceSum sum) const { return preference[static_cast<std::size_t>(sum)]; }
+};
 
 /// How ranks divide micro-batches: the i-th goes to rank i % R, in round i / R. In the last round some ranks may be
 /// left without one; they compute an idle micro-batch, since the others' collectives need them, and what they add is
@@ -29,18 +43,18 @@ class MicroBatches {
       scalars.active_ranks = static_cast<int>(std::min(ranks, count - first));
       scalars.first_micro_batch = first == 0;
       const bool is_idle = index >= count;
-      const double loss = compute(is_idle ? idle_ : step.micro_batches[static_cast<std::size_t>(index)], index);
-      losses_.push_back(is_idle ? 0.0 : loss);
+      const LossSums loss = compute(is_idle ? idle_ : step.micro_batches[static_cast<std::size_t>(index)], index);
+      losses_.push_back(is_idle ? LossSums() : loss);
     }
   }
 
   /// Sum of all ranks' losses since the last call, in the order of the micro-batches; the same on all ranks.
-  double gather_losses();
+  LossSums gather_losses();
 
  private:
   Communicator& communicator_;
   MicroBatch idle_;
-  std::vector<double> losses_, all_;
+  std::vector<LossSums> losses_, all_;
 };
 
 }  // namespace heddle

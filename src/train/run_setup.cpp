@@ -40,6 +40,9 @@ DatasetOptions dataset_options(const RunConfig& run, const std::vector<DataFile>
   DatasetOptions options;
   if (chat_template) options.chat_template = &*chat_template;
   options.labels = {run.assistant_only_loss, run.completion_only_loss, run.train_on_last};
+  options.preference = run.trains_on_pairs();
+  options.max_prompt_length = run.preference.max_prompt_length;
+  options.keeps_end = run.preference.keeps_end;
   options.columns = run.columns;
   for (const auto& file : files) options.files.push_back({file.path, file.weight});
   options.max_length = run.max_length;
@@ -208,7 +211,8 @@ StreamCapacity capacity_of(const Dataset& dataset, const BatchSchedule::Options&
 }
 
 CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const RunData& data, int rank) {
-  StreamCapacity train{run.per_device_train_batch_size * run.max_length, run.per_device_train_batch_size};
+  const std::int64_t documents = run.per_device_train_batch_size * (run.trains_on_pairs() ? 2 : 1);
+  StreamCapacity train{documents * run.max_length, documents};
   if (data.train) train = capacity_of(*data.train, batch_options(run));
   std::optional<StreamCapacity> validation;
   if (data.validation) {

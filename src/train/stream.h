@@ -2,6 +2,7 @@
 
 #include "data/batches.h"
 #include "train/executor.h"
+#include "train/reference_log_probs.h"
 
 namespace heddle {
 
@@ -11,12 +12,14 @@ MicroBatch idle_micro_batch();
 /// Puts a micro-batch into the buffers from which the programs read it.
 class StreamFeed {
  public:
-  explicit StreamFeed(const Executor& executor);
+  /// `reference` is of the data set that the micro-batches are made of; null where programs do not ask for it.
+  explicit StreamFeed(const Executor& executor, const ReferenceLogProbs* reference = nullptr);
   /// Sets tokens and documents of `scalars`.
   void load(const MicroBatch& batch, Scalars& scalars) const;
 
  private:
-  TensorView input_ids_, labels_, positions_, document_starts_;
+  TensorView input_ids_, labels_, positions_, document_starts_, reference_log_probs_;
+  const ReferenceLogProbs* reference_;
 };
 
 }  // namespace heddle

@@ -25,6 +25,7 @@
 #include "train/model_folder.h"
 #include "train/optimizer.h"
 #include "train/plan_document.h"
+#include "train/reference_log_probs.h"
 #include "train/run_setup.h"
 #include "train/run_weights.h"
 #include "train/schedule.h"
@@ -44,6 +45,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 std::string_view precision_name(Precision precision) {
   return precision == Precision::bf16 ? "bf16" : precision == Precision::fp16 ? "fp16" : "fp32";
+}
+
+EvalMetrics eval_metrics(std::int64_t step, const EvaluationResult& result) {
+  EvalMetrics metrics{.step = step, .loss = result.loss, .perplexity = {}, .num_tokens = result.num_tokens};
+  metrics.preference = result.preference;
+  if (!result.preference) metrics.perplexity = result.perplexity();
+  return metrics;
 }
 
 /// What all ranks of a process share: read once, before any of them starts.
@@ -91,9 +99,9 @@ class Trainer {
     executor_.emplace(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator_,
                       run_.nvme_path, transfers_of(run_));
     prepare_output();
-    feed_.emplace(*executor_);
     fill_weights();
     saver_.emplace(run_, compiled_, *executor_, communicator_);
+    feed_.emplace(*executor_, reference_ ? &*reference_ : nullptr);
     if (is_root_) start_monitor();
     return loop();
   }
@@ -137,16 +145,35 @@ class Trainer {
   }
 
   void fill_weights() {
+    const bool has_reference = run_.trains_on_pairs();
+    if (!resume_ || has_reference) weights_->load(compiled_, run_.seed, *executor_);
+    if (has_reference) ask_reference();
     if (resume_) {
-      weights_->load_frozen(compiled_, run_.seed, *executor_);
+      if (!has_reference) weights_->load_frozen(compiled_, run_.seed, *executor_);
       restore_tensors(*resume_, compiled_.parameters, compiled_.sharding, *executor_);
       if (run_.precision == Precision::fp16) scaler_.restore(state_.loss_scaler);
       note("resuming from {} after step {}", resume_->folder().string(), state_.step);
       resume_.reset();
-    } else {
-      weights_->load(compiled_, run_.seed, *executor_);
     }
     executor_->release_nvme();
+  }
+
+  /// What the model that the run started from makes of the pairs, once, before any step: also of a run that goes on.
+  void ask_reference() {
+    executor_->release_nvme();
+    const auto start = Clock::now();
+    const std::int64_t first = state_.schedule_step, end = first + total_steps_ - state_.step;
+    reference_.emplace(*data_.train, run_.per_device_train_batch_size);
+    reference_->compute(*executor_, index(compiled_.reference),
+                        rows_of_steps(*schedule_, data_.train->num_rows(), first, end), communicator_);
+    if (data_.validation) {
+      validation_reference_.emplace(*data_.validation, run_.per_device_eval_batch_size);
+      validation_reference_->compute(*executor_, index(compiled_.evaluation_reference), {}, communicator_);
+    }
+    note("log-probabilities of the reference model, in {:.1f} s: {}", seconds_since(start),
+         run_.adapter_name_or_path.empty() && compiled_.rules.adapter() != nullptr
+             ? "the base model without the adapter"
+             : "the model that the run starts from");
   }
 
   void start_monitor() {
@@ -250,7 +277,9 @@ class Trainer {
     const double scale = run_.precision == Precision::fp16 ? scaler_.scale() : 1.0;
     Scalars scalars;
     scalars.seed = run_.seed;
-    scalars.gradient_scale = static_cast<float>(scale / static_cast<double>(batch.supervised_tokens));
+    // The loss is a mean over tokens, or over pairs.
+    const auto counted = static_cast<double>(run_.trains_on_pairs() ? batch.rows : batch.supervised_tokens);
+    scalars.gradient_scale = static_cast<float>(scale / counted);
     scalars.inverse_loss_scale = static_cast<float>(1.0 / scale);
     scalars.max_grad_norm = static_cast<float>(run_.max_grad_norm);
     batches_.run(batch, scalars, [&](const MicroBatch& micro_batch, std::int64_t place) {
@@ -259,11 +288,13 @@ class Trainer {
       feed_->load(micro_batch, scalars);
       metrics.time.data += seconds_since(feeding);
       executor_->run(index(compiled_.micro_batch), scalars);
-      return *executor_->persistent(labels::loss).as<double>();
+      return LossSums::of(*executor_);
     });
     executor_->run(index(compiled_.norm), scalars);
     const auto agreeing = Clock::now();
-    metrics.loss = batches_.gather_losses() / static_cast<double>(batch.supervised_tokens);
+    const LossSums sums = batches_.gather_losses();
+    metrics.loss = sums.loss / counted;
+    if (run_.trains_on_pairs()) metrics.preference = preference_metrics(sums, batch.rows);
     agree();
     metrics.time.communication =
         executor_->seconds_waiting(Queue::communication) - communicated_before + seconds_since(agreeing);
@@ -321,9 +352,10 @@ class Trainer {
 
   /// True: none was better so far.
   bool run_evaluation() {
-    const auto result = evaluate(*executor_, index(compiled_.evaluate), *data_.validation,
-                                 run_.per_device_eval_batch_size, communicator_);
-    if (monitor_) monitor_->on_evaluation({state_.step, result.loss, result.perplexity(), result.num_tokens});
+    const auto result =
+        evaluate(*executor_, index(compiled_.evaluate), *data_.validation, run_.per_device_eval_batch_size,
+                 communicator_, validation_reference_ ? &*validation_reference_ : nullptr);
+    if (monitor_) monitor_->on_evaluation(eval_metrics(state_.step, result));
     return state_.best.add(state_.step, result.loss);
   }
 
@@ -379,6 +411,7 @@ class Trainer {
   DataOrder data_order_;
   std::int64_t total_steps_ = 0;
   std::optional<Executor> executor_;
+  std::optional<ReferenceLogProbs> reference_, validation_reference_;  ///< of preference pairs
   std::optional<StreamFeed> feed_;
   MicroBatches batches_;
   std::optional<Monitor> monitor_;

@@ -301,6 +301,25 @@ TEST(RunFile, ContradictionsNameBothKeys) {
               AllOf(HasSubstr("warmup_steps"), HasSubstr("warmup_ratio")));
 }
 
+TEST(RunFile, TheLossOfPairsIsSaidByItsTypeAlone) {
+  const auto pairs = parse("loss_type: ipo\nbeta: 0.2\nmax_prompt_length: 7\ntruncation_mode: keep_end").config();
+  EXPECT_TRUE(pairs.trains_on_pairs());
+  EXPECT_EQ(pairs.preference.loss_type, "ipo");
+  EXPECT_EQ(pairs.preference.beta, 0.2);
+  EXPECT_EQ(pairs.preference.max_prompt_length, 7);
+  EXPECT_TRUE(pairs.preference.keeps_end);
+  EXPECT_FALSE(parse("loss_type: nll").config().trains_on_pairs());
+  for (const char* key : {"beta: 0.1", "label_smoothing: 0.1", "max_prompt_length: 8", "truncation_mode: keep_end",
+                          "precompute_ref_log_probs: true"})
+    EXPECT_THAT(error_of(key), AllOf(StartsWith("run.yaml:1: "), HasSubstr("expected loss_type: sigmoid (DPO)")));
+  for (const char* key : {"packing: true", "assistant_only_loss: true", "completion_only_loss: false", "train_on: last",
+                          "label_smoothing_factor: 0.1", "z_loss: 1e-4"})
+    EXPECT_THAT(error_of(std::string("loss_type: sigmoid\n") + key),
+                AllOf(StartsWith("run.yaml:2: "), HasSubstr("loss_type is sigmoid (run.yaml:1)")));
+  EXPECT_THAT(error_of("loss_type: hinge\nlabel_smoothing: 0.1"), HasSubstr("sigmoid and robust have it"));
+  EXPECT_THAT(error_of("loss_type: sigmoid\nbeta: 0"), HasSubstr("beta is 0; expected a number above 0"));
+}
+
 TEST(RunFile, ScheduleArgumentsAreChecked) {
   const auto with = [](const std::string& type, const std::string& kwargs) {
     return error_of("lr_scheduler_type: " + type + "\nlr_scheduler_kwargs: " + kwargs);

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::Optional;
 
 Row parse(std::string_view text, const ColumnNames& columns = {}, bool has_chat_template = true) {
-  return parse_row({text, 7}, {30, columns, has_chat_template});
+  return parse_row({text, 7}, {30, columns, has_chat_template, false});
 }
 
 std::string error_of(std::string_view text, const ColumnNames& columns = {}, bool has_chat_template = true) {
@@ -208,7 +208,8 @@ TEST(RowParser, AlpacaWithoutATemplateIsTheTextItsAuthorsTrainedOn) {
 }
 
 TEST(RowParser, PreferencesAreKnownAndRefusedByName) {
-  EXPECT_THAT(error_of(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"), HasSubstr("preference pairs"));
+  EXPECT_THAT(error_of(R"({"prompt": "a", "chosen": "b", "rejected": "c"})"),
+              HasSubstr("a preference pair (chosen, rejected), and loss_type is nll"));
   EXPECT_THAT(error_of(R"({"chosen": [{"role": "user", "content": "b"}], "rejected": []})"),
               HasSubstr("rejected is empty"));
   EXPECT_THAT(error_of(R"({"messages": [{"role": "user", "content": "a"}], "label": true})"), HasSubstr("(KTO)"));
