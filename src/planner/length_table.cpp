@@ -19,7 +19,8 @@ std::vector<RunConfig> variants(RunConfig run, LengthTable& table) {
   if (run.recompute == Recompute::automatic) run.recompute = Recompute::full;
   run.block_activations.clear();
   if (run.ranks > 1) {
-    for (int stage = 0; stage <= 3; ++stage) {
+    // Weights that are offloaded are shared too: there is no lower stage.
+    for (int stage = run.offload_param == OffloadDevice::none ? 0 : 3; stage <= 3; ++stage) {
       runs.push_back(run);
       runs.back().zero_stage = stage;
       table.columns.push_back({fmt::format("stage {}", stage), {}});

@@ -13,8 +13,8 @@
 namespace heddle {
 
 /// What one rank needs on its device by length of a row and by what the run could choose: for several ranks the ZeRO
-/// stages 0 to 3, else the modes of recomputation. The other settings are the run's; `recompute: auto` counts as full,
-/// what it can come down to.
+/// stages 0 to 3 (3 alone where weights are offloaded), else the modes of recomputation. The other settings are the
+/// run's; `recompute: auto` counts as full, what it can come down to.
 struct LengthTable {
   struct Column {
     std::string name;         ///< "stage 2", "recompute: full"
