@@ -27,9 +27,10 @@ struct Row {
 
 // Memory: the "total capacity" that PyTorch's out-of-memory message prints (the total of cudaMemGetInfo or
 // hipMemGetInfo), as users of these devices report it; drivers differ by up to 0.2 GiB. Rates: the vendors' data sheets
-// and white papers: NVIDIA T4, V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM), HGX B200, GA102, AD102 and Blackwell
-// RTX architecture; AMD Instinct MI300X. Host link: PCIe 3, 4 or 5 at 16 lanes; peer link: NVLink or Infinity Fabric,
-// one way, else PCIe.
+// and white papers, dense, products with sums in fp32: NVIDIA T4, V100 (SXM2), A100 (SXM4), H100 (SXM5), H200 (SXM),
+// Blackwell (HGX B200: 180 GB, 7.7 TB/s; other boards reach 8), GA102, AD102 and Blackwell RTX architecture; AMD
+// Instinct MI300X. Host link: PCIe 3, 4 or 5 at 16 lanes. Peer link, one way: NVLink 2 to 5 (6, 12, 18 and 18 links of
+// 25, 25, 25 and 50 GB/s) or Infinity Fabric (7 links of 64 GB/s), else PCIe; an RTX 3090 without its NVLink bridge.
 constexpr double kPcie3 = 15.75, kPcie4 = 31.5, kPcie5 = 63.0;
 constexpr std::array kTable = {
     Row{"T4", 14.75, 65, 8.1, 320, kPcie3, kPcie3, false},
@@ -42,7 +43,7 @@ constexpr std::array kTable = {
     Row{"A100-80GB", 79.14, 312, 19.5, 2039, kPcie4, 300},
     Row{"H100", 79.11, 989, 67, 3350, kPcie5, 450},
     Row{"H200", 139.72, 989, 67, 4800, kPcie5, 450},
-    Row{"B200", 178.35, 2250, 75, 8000, kPcie5, 900},
+    Row{"B200", 178.35, 2250, 75, 7700, kPcie5, 900},
     Row{"MI300X", 191.69, 1307, 163.4, 5300, kPcie5, 448},
 };
 constexpr std::string_view kCpu = "cpu";

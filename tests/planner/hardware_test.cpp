@@ -25,14 +25,15 @@ TEST(Hardware, CarriesTheDataSheetsFigures) {
   const Device h200 = parse_hardware("H200").device;
   EXPECT_EQ(h200.memory_bandwidth, 4800e9);
   EXPECT_EQ(parse_hardware("MI300X").device.half_flops, 1307e12);
-  EXPECT_FALSE(parse_hardware("V100-32GB").device.has_bf16);  // bf16 came with Ampere
+  EXPECT_EQ(parse_hardware("B200").device.memory_bandwidth, 7700e9);  // of an HGX B200
+  EXPECT_FALSE(parse_hardware("V100-32GB").device.has_bf16);          // bf16 came with Ampere
 }
 
 TEST(Hardware, AProcessCanUseLessThanTheNominalMemory) {
   for (const auto& [name, gigabytes] :
        {std::pair{"T4", 16.0}, std::pair{"V100-16GB", 16.0}, std::pair{"V100-32GB", 32.0}, std::pair{"RTX 3090", 24.0},
         std::pair{"RTX 4090", 24.0}, std::pair{"RTX 5090", 32.0}, std::pair{"A100-40GB", 40.0},
-        std::pair{"A100-80GB", 80.0}, std::pair{"H100", 80.0}, std::pair{"H200", 141.0}, std::pair{"B200", 192.0},
+        std::pair{"A100-80GB", 80.0}, std::pair{"H100", 80.0}, std::pair{"H200", 141.0}, std::pair{"B200", 180.0},
         std::pair{"MI300X", 192.0}}) {
     const auto memory = static_cast<double>(parse_hardware(name).device.memory);
     EXPECT_LT(memory, gigabytes * 0x1p30) << name;
