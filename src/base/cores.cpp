@@ -8,7 +8,8 @@
 #include <optional>
 #include <sstream>
 #include <string>
-#include <string_view>
+
+#include "base/control_groups.h"
 
 namespace heddle {
 namespace {
@@ -17,49 +18,26 @@ namespace fs = std::filesystem;
 
 /// A group's limit in cores: cpu.max of version 2, "QUOTA PERIOD" or "max PERIOD"; of version 1 two files, with -1 for
 /// none.
-std::optional<double> quota_of_group(const fs::path& folder) {
-  std::string text;
+std::optional<double> quota_of_group(const ControlGroup& group) {
   double quota = 0, period = 0;
-  if (std::ifstream file(folder / "cpu.max"); file >> text >> period) {
-    std::istringstream number(text);
-    if (number >> quota && quota > 0 && period > 0) return quota / period;
+  if (group.version == 2) {
+    std::string text;
+    if (!(std::ifstream(group.folder / "cpu.max") >> text >> period)) return std::nullopt;
+    if (!(std::istringstream(text) >> quota)) return std::nullopt;
+  } else if (!(std::ifstream(group.folder / "cpu.cfs_quota_us") >> quota) ||
+             !(std::ifstream(group.folder / "cpu.cfs_period_us") >> period)) {
     return std::nullopt;
   }
-  std::ifstream quota_file(folder / "cpu.cfs_quota_us"), period_file(folder / "cpu.cfs_period_us");
-  if (quota_file >> quota && period_file >> period && quota > 0 && period > 0) return quota / period;
-  return std::nullopt;
-}
-
-bool has_cpu(std::string_view controllers) {
-  while (!controllers.empty()) {
-    const auto comma = std::min(controllers.find(','), controllers.size());
-    if (controllers.substr(0, comma) == "cpu") return true;
-    controllers.remove_prefix(std::min(comma + 1, controllers.size()));
-  }
-  return false;
+  if (quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
 }
 
 }  // namespace
 
 double cpu_quota(const fs::path& groups, const fs::path& root) {
   double least = 0;
-  const auto take = [&](const fs::path& folder) {
-    if (const auto quota = quota_of_group(folder); quota && (least == 0 || *quota < least)) least = *quota;
-  };
-  std::ifstream file(groups);
-  for (std::string line; std::getline(file, line);) {  // ID:CONTROLLERS:PATH; version 2 names no controllers
-    const auto first = line.find(':'), second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    if (!controllers.empty() && !has_cpu(controllers)) continue;
-    std::vector<fs::path> mounts = {root, root / "unified"};
-    if (!controllers.empty()) mounts = {root / controllers, root / "cpu"};
-    fs::path group = fs::path(line.substr(second + 1)).relative_path();
-    if (!group.empty() && *group.begin() == "..") group.clear();  // outside of the namespace
-    for (const auto& mount : mounts) {
-      for (fs::path at = group; !at.empty(); at = at.parent_path()) take(mount / at);
-      take(mount);
-    }
+  for (const ControlGroup& group : control_groups("cpu", groups, root)) {
+    if (const auto quota = quota_of_group(group); quota && (least == 0 || *quota < least)) least = *quota;
   }
   return least;
 }

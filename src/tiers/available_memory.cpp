@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/control_groups.h"
+
 namespace heddle {
 namespace {
 
@@ -47,21 +49,13 @@ struct CgroupNames {
 constexpr CgroupNames kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
 constexpr CgroupNames kVersion2{"memory.max", "memory.current", "inactive_file"};
 
-/// The least room in a cgroup and in those above it.
-std::size_t room_in(const fs::path& root, const fs::path& group, const CgroupNames& names) {
-  std::size_t room = kUnlimited;
-  fs::path relative = group.relative_path();
-  for (;;) {
-    const fs::path folder = relative.empty() ? root : root / relative;
-    const std::size_t limit = read_number(folder / names.limit), used = read_number(folder / names.used);
-    if (limit != kUnlimited && used != kUnlimited) {
-      const std::size_t cache = read_entry(folder / "memory.stat", names.cache);
-      const std::size_t held = used - (cache == kUnlimited ? 0 : std::min(cache, used));
-      room = std::min(room, limit > held ? limit - held : 0);
-    }
-    if (relative.empty()) return room;
-    relative = relative.parent_path();
-  }
+std::size_t room_in(const ControlGroup& group) {
+  const CgroupNames& names = group.version == 2 ? kVersion2 : kVersion1;
+  const std::size_t limit = read_number(group.folder / names.limit), used = read_number(group.folder / names.used);
+  if (limit == kUnlimited || used == kUnlimited) return kUnlimited;
+  const std::size_t cache = read_entry(group.folder / "memory.stat", names.cache);
+  const std::size_t held = used - (cache == kUnlimited ? 0 : std::min(cache, used));
+  return limit > held ? limit - held : 0;
 }
 
 /// What a limit on this process leaves; `column` of /proc/self/statm has the pages that count against it.
@@ -78,15 +72,8 @@ std::size_t room_under(decltype(RLIMIT_AS) resource, std::size_t column) {
 }  // namespace
 
 std::size_t available_in_cgroups(const fs::path& membership, const fs::path& root) {
-  std::ifstream file(membership);
   std::size_t room = kUnlimited;
-  for (std::string line; std::getline(file, line);) {  // ID:CONTROLLERS:PATH; version 2 names no controllers
-    const auto first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
-    if (controllers.empty()) room = std::min(room, room_in(root, group, kVersion2));
-    if (controllers == "memory") room = std::min(room, room_in(root / "memory", group, kVersion1));
-  }
+  for (const ControlGroup& group : control_groups("memory", membership, root)) room = std::min(room, room_in(group));
   return room;
 }
 
