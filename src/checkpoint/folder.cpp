@@ -83,9 +83,14 @@ Checkpoint open_checkpoint(const fs::path& folder, Communicator& communicator) {
 }
 
 std::optional<Checkpoint> newest_checkpoint(const fs::path& output_dir, Communicator& communicator) {
+  return newest_checkpoint(
+      output_dir, communicator.rank() == 0 ? checkpoint_steps(output_dir) : std::vector<std::int64_t>{}, communicator);
+}
+
+std::optional<Checkpoint> newest_checkpoint(const fs::path& output_dir, std::span<const std::int64_t> steps,
+                                            Communicator& communicator) {
   const bool is_first = communicator.rank() == 0;
-  const auto steps = is_first ? checkpoint_steps(output_dir) : std::vector<std::int64_t>{};
-  const auto count = broadcast_number(communicator, static_cast<std::int64_t>(steps.size()));
+  const auto count = broadcast_number(communicator, is_first ? static_cast<std::int64_t>(steps.size()) : 0);
   std::string first_error;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     const auto step = broadcast_number(communicator, is_first ? steps[i] : 0);

@@ -91,6 +91,10 @@ std::vector<std::int64_t> checkpoint_steps(const std::filesystem::path& output_d
 /// and none of them is whole.
 std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& output_dir, Communicator& communicator);
 
+/// The same of these steps, newest first, which are rank 0's.
+std::optional<Checkpoint> newest_checkpoint(const std::filesystem::path& output_dir,
+                                            std::span<const std::int64_t> steps, Communicator& communicator);
+
 /// Opens and verifies this one, on all ranks.
 Checkpoint open_checkpoint(const std::filesystem::path& folder, Communicator& communicator);
 

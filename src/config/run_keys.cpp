@@ -207,6 +207,11 @@ constexpr std::array kSteps = {
            "`eval_steps`."},
     RunKey{"max_skipped_steps", Rule::whole(1, kMostSteps), "10", put<&RunConfig::max_skipped_steps>, "",
            "So many skipped (non-finite) steps in a row stop the run with an error."},
+    RunKey{"rewind_on_spike", Rule::above(1).or_null(), "null", put<&RunConfig::rewind_on_spike>, "",
+           "A loss above this times its running median, or `max_skipped_steps`, goes back to the checkpoint before and "
+           "skips the rows since. Needs `save_steps` or `save_minutes`."},
+    RunKey{"max_rewinds", Rule::whole(0, kMostSteps), "10", put<&RunConfig::max_rewinds>, "",
+           "So often in a run; the next time is an error."},
 };
 constexpr std::array kOptimizer = {
     RunKey{"optim", Rule::one_of(kOptimizerNames), "\"adamw\"", put<&RunConfig::optim>, "",

@@ -49,6 +49,7 @@ class RunResolver {
     check_steps();
     check_evaluations();
     check_preferences();
+    check_rewinding();
     const auto outcome = apply_deepspeed();
     data_parallel_ranks(run_.settings);
     check_weight_groups();
@@ -262,6 +263,14 @@ class RunResolver {
     const bool smooths = type == "sigmoid" || type == "robust";
     if (run_.settings.number("label_smoothing") != 0 && !smooths)
       refuse("label_smoothing", "sigmoid and robust have it");
+  }
+
+  void check_rewinding() const {
+    const auto& rewinds = run_.settings.at("rewind_on_spike");
+    if (rewinds.value.is_null() || run_.settings.number("save_steps") > 0 || run_.settings.number("save_minutes") > 0)
+      return;
+    fail("{}: rewind_on_spike is {}, which needs checkpoints; save_steps and save_minutes are 0", rewinds.origin,
+         plain_text(rewinds.value));
   }
 
   DeepSpeedOutcome apply_deepspeed() {

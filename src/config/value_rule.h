@@ -46,7 +46,8 @@ struct ValueRule {
   static constexpr ValueRule half_open(double least, double most) {
     return {.type = Type::number, .least = least, .most = most, .below_most = true};
   }
-  static constexpr ValueRule positive() { return {.type = Type::number, .above_least = true}; }
+  static constexpr ValueRule above(double least) { return {.type = Type::number, .least = least, .above_least = true}; }
+  static constexpr ValueRule positive() { return above(0); }
   static constexpr ValueRule text() { return {.type = Type::text}; }
   static constexpr ValueRule one_of(std::span<const std::string_view> words) {
     return {.type = Type::word, .words = words};

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/threads.h"
+#include "checkpoint/agreement.h"
 #include "comm/job.h"
 #include "formats/files.h"
 #include "kernels/cpu/table.h"
@@ -26,6 +27,7 @@
 #include "train/optimizer.h"
 #include "train/plan_document.h"
 #include "train/reference_log_probs.h"
+#include "train/rewinding.h"
 #include "train/run_setup.h"
 #include "train/run_weights.h"
 #include "train/schedule.h"
@@ -90,11 +92,7 @@ class Trainer {
       state_ = read_state(*resume_, data_order_);
       if (run_.load_best_model_at_end) state_.best = with_checkpoint(state_.best, output_dir_, communicator_);
     }
-    const std::int64_t steps_left_of_epochs =
-        static_cast<std::int64_t>(
-            std::ceil(run_.num_train_epochs * static_cast<double>(schedule_->steps_per_epoch()))) -
-        state_.schedule_step;
-    total_steps_ = run_.max_steps > 0 ? run_.max_steps : state_.step + std::max<std::int64_t>(0, steps_left_of_epochs);
+    total_steps_ = steps_in_all();
     watch_memory();
     executor_.emplace(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator_,
                       run_.nvme_path, transfers_of(run_));
@@ -102,11 +100,20 @@ class Trainer {
     fill_weights();
     saver_.emplace(run_, compiled_, *executor_, communicator_);
     feed_.emplace(*executor_, reference_ ? &*reference_ : nullptr);
+    if (run_.rewind_on_spike) rewinding_.emplace(run_, state_, communicator_);
+    if (is_root_) announce();
     if (is_root_) start_monitor();
     return loop();
   }
 
  private:
+  std::int64_t steps_in_all() const {
+    if (run_.max_steps > 0) return run_.max_steps;
+    const auto of_epochs =
+        static_cast<std::int64_t>(std::ceil(run_.num_train_epochs * static_cast<double>(schedule_->steps_per_epoch())));
+    return state_.step + std::max<std::int64_t>(0, of_epochs - state_.schedule_step);
+  }
+
   static RunConfig with_threads(RunConfig run, const Communicator& communicator) {
     if (run.threads == 0) run.threads = communicator.cores();
     return run;
@@ -164,8 +171,9 @@ class Trainer {
     const auto start = Clock::now();
     const std::int64_t first = state_.schedule_step, end = first + total_steps_ - state_.step;
     reference_.emplace(*data_.train, run_.per_device_train_batch_size);
-    reference_->compute(*executor_, index(compiled_.reference),
-                        rows_of_steps(*schedule_, data_.train->num_rows(), first, end), communicator_);
+    std::vector<bool> needed;  // all rows, where the run may skip some and so take others
+    if (!run_.rewind_on_spike) needed = rows_of_steps(*schedule_, data_.train->num_rows(), first, end);
+    reference_->compute(*executor_, index(compiled_.reference), needed, communicator_);
     if (data_.validation) {
       validation_reference_.emplace(*data_.validation, run_.per_device_eval_batch_size);
       validation_reference_->compute(*executor_, index(compiled_.evaluation_reference), {}, communicator_);
@@ -176,15 +184,23 @@ class Trainer {
              : "the model that the run starts from");
   }
 
-  void start_monitor() {
-    const auto parameters = format_count(static_cast<std::uint64_t>(compiled_.parameters.count()));
+  /// "134,515,008 parameters, bf16, 2 ranks over mpi, ZeRO stage 1"
+  std::string size_and_layout() const {
     const std::string layout = run_.ranks > 1 ? fmt::format(", {} ranks over {}, ZeRO stage {}", run_.ranks,
                                                             communicator_.transport(), run_.zero_stage)
                                               : "";
-    note("{}: {} parameters, {}{}; {} rows, {} optimizer steps; {} planned on device{}{}", model_.config.model_type,
-         parameters, precision_name(run_.precision), layout,
+    return fmt::format("{} parameters, {}{}", format_count(static_cast<std::uint64_t>(compiled_.parameters.count())),
+                       precision_name(run_.precision), layout);
+  }
+
+  void announce() const {
+    note("{}: {}; {} rows, {} optimizer steps; {} planned on device{}{}", model_.config.model_type, size_and_layout(),
          format_count(static_cast<std::uint64_t>(data_.train->num_rows())), total_steps_,
          format_bytes(compiled_.plan.device.peak), run_.ranks > 1 ? " of each rank" : "", other_tiers());
+  }
+
+  /// Lines of metrics.jsonl from the next step on go.
+  void start_monitor() {
     Monitor::Options options;
     options.output_dir = output_dir_;
     options.first_step = state_.step + 1;
@@ -192,8 +208,7 @@ class Trainer {
     options.logging_steps = run_.logging_steps;
     options.held_bytes = compiled_.plan.device.peak;
     options.tensorboard = run_.report_to_tensorboard;
-    options.title = title_ = fmt::format("{}, {} parameters, {}{}", model_.config.model_type, parameters,
-                                         precision_name(run_.precision), layout);
+    options.title = title_ = fmt::format("{}, {}", model_.config.model_type, size_and_layout());
     monitor_.emplace(std::move(options));
   }
 
@@ -219,6 +234,11 @@ class Trainer {
       warn_of_memory();
       saver_->end_step(agreement_.is_writing);
       if (monitor_) monitor_->on_step(metrics);
+      if (const auto window = rewinding_ ? rewinding_->window_after(metrics, state_) : std::nullopt) {
+        rewind(*window);
+        saved_step = -1;
+        continue;
+      }
       stop_if_nothing_moves();
       const bool evaluates = data_.validation && (state_.step == total_steps_ || is_multiple(run_.eval_steps));
       const bool is_new_best = evaluates && run_evaluation();
@@ -350,6 +370,25 @@ class Trainer {
     }
   }
 
+  /// Goes back to the checkpoint before the window, and on behind its rows.
+  void rewind(const BadWindow& window) {
+    saver_->finish();
+    const Checkpoint checkpoint = rewinding_->checkpoint_before(window, state_.loss_watch.rewinds);
+    const TrainingState saved = read_state(checkpoint, data_order_);
+    state_ = behind_window(saved, state_, data_order_);
+    if (run_.load_best_model_at_end) state_.best = with_checkpoint(state_.best, output_dir_, communicator_);
+    heddle::agree(communicator_, [&] {
+      restore_tensors(checkpoint, compiled_.parameters, compiled_.sharding, *executor_);
+      rewinding_->remove_newer(state_.step);
+    });
+    executor_->release_nvme();
+    if (run_.precision == Precision::fp16) scaler_.restore(state_.loss_scaler);
+    total_steps_ = steps_in_all();
+    monitor_.reset();
+    warning("{}", rewind_text(window, saved, state_, run_.max_rewinds));
+    if (is_root_) start_monitor();
+  }
+
   /// True: none was better so far.
   bool run_evaluation() {
     const auto result =
@@ -370,6 +409,7 @@ class Trainer {
     if (adapter == nullptr && compiled_.parameters.trainable_count() < compiled_.parameters.count())
       state["base_model"] = fs::absolute(run_.model_name_or_path).lexically_normal().string();
     saver_->save(state_.step, run_.load_best_model_at_end ? state_.best.step : 0, std::move(state), std::move(files));
+    if (rewinding_) rewinding_->on_save(state_.step);
     saved_at_ = Clock::now();
   }
 
@@ -427,6 +467,7 @@ class Trainer {
   Agreement agreement_;  ///< of all ranks, in the last step
   Clock::time_point saved_at_;
   std::optional<CheckpointSaver> saver_;
+  std::optional<Rewinding> rewinding_;
 };
 
 }  // namespace

@@ -11,6 +11,8 @@
 namespace heddle {
 namespace {
 
+std::int64_t steps_per_epoch(const DataOrder& data) { return (data.rows - 1) / data.rows_per_step + 1; }
+
 std::vector<std::int64_t> extents_of(const Shape& shape) {
   const auto extents = shape.extents();
   return {extents.begin(), extents.end()};
@@ -58,14 +60,13 @@ class SavedOrder {
   std::int64_t next_step(const DataOrder& data) const {
     require_same_rows(data);
     const std::int64_t epoch = reader_.integer("epoch", 0, INT64_MAX), row = reader_.integer("row", 0, data.rows);
-    const std::int64_t steps_per_epoch = (data.rows - 1) / data.rows_per_step + 1;
     if (row % data.rows_per_step != 0) {
       fail(
           "{}: {} rows of its epoch are used; steps of {} rows (micro-batch x accumulation x ranks) would use some "
           "twice or never, those of {} rows would not",
           where_, row, data.rows_per_step, reader_.integer("rows_per_step", 1, INT64_MAX));
     }
-    return epoch * steps_per_epoch + row / data.rows_per_step;
+    return epoch * steps_per_epoch(data) + row / data.rows_per_step;
   }
 
  private:
@@ -113,6 +114,11 @@ DataOrder data_order(const Dataset& dataset, const RunConfig& run, std::int64_t 
           .digest = checksum_text(checksum_of(std::as_bytes(std::span(facts))))};
 }
 
+std::int64_t rows_before(std::int64_t schedule_step, const DataOrder& data) {
+  const std::int64_t epoch = schedule_step / steps_per_epoch(data);
+  return epoch * data.rows + (schedule_step - epoch * steps_per_epoch(data)) * data.rows_per_step;
+}
+
 std::vector<CheckpointPiece> checkpoint_pieces(const Executor& executor, const Parameters& parameters,
                                                const Sharding& sharding) {
   std::vector<CheckpointPiece> pieces;
@@ -136,15 +142,14 @@ std::uint64_t checkpoint_bytes(const Parameters& parameters) {
 }
 
 Json state_document(const TrainingState& state, const DataOrder& data) {
-  const std::int64_t steps_per_epoch = (data.rows - 1) / data.rows_per_step + 1;
-  const std::int64_t epoch = state.schedule_step / steps_per_epoch;
+  const std::int64_t epoch = state.schedule_step / steps_per_epoch(data);
   return {{"step", state.step},
           {"updates", state.updates},
           {"skipped_in_a_row", state.skipped_in_a_row},
           {"micro_batches", state.micro_batches},
           {"data",
            {{"epoch", epoch},
-            {"row", (state.schedule_step - epoch * steps_per_epoch) * data.rows_per_step},
+            {"row", rows_before(state.schedule_step, data) - epoch * data.rows},
             {"rows", data.rows},
             {"rows_per_step", data.rows_per_step},
             {"shuffle", data.is_shuffled},
@@ -154,7 +159,8 @@ Json state_document(const TrainingState& state, const DataOrder& data) {
            {{"scale", state.loss_scaler.scale},
             {"steps_without_overflow", state.loss_scaler.steps_without_overflow},
             {"hysteresis_left", state.loss_scaler.hysteresis_left}}},
-          {"best_evaluation", best_document(state.best)}};
+          {"best_evaluation", best_document(state.best)},
+          {"loss_watch", loss_watch_document(state.loss_watch)}};
 }
 
 TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data) {
@@ -170,6 +176,7 @@ TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data) {
   state.loss_scaler.steps_without_overflow = scaler.integer("steps_without_overflow", 0, INT64_MAX);
   state.loss_scaler.hysteresis_left = scaler.integer("hysteresis_left", 0, INT64_MAX);
   state.best = read_best(reader, state.step);
+  state.loss_watch = read_loss_watch(reader);
   return state;
 }
 

@@ -13,6 +13,7 @@
 #include "train/best_evaluation.h"
 #include "train/executor.h"
 #include "train/loss_scaler.h"
+#include "train/loss_watch.h"
 
 namespace heddle {
 
@@ -27,6 +28,7 @@ struct TrainingState {
   std::int64_t micro_batches = 0;
   LossScaler::State loss_scaler;
   BestEvaluation best;
+  LossWatch loss_watch;
 };
 
 /// Which rows come in which order: a run goes on from a checkpoint only where this is the same, or where the rows that
@@ -40,6 +42,8 @@ struct DataOrder {
 };
 /// `rows_per_step`: micro-batch rows x accumulation x ranks.
 DataOrder data_order(const Dataset& dataset, const RunConfig& run, std::int64_t rows_per_step);
+/// Rows that come before a step of the BatchSchedule, of all epochs.
+std::int64_t rows_before(std::int64_t schedule_step, const DataOrder& data);
 
 /// The pieces of the training state that this rank saves: fp32 weights and the optimizer's moments, by logical name.
 std::vector<CheckpointPiece> checkpoint_pieces(const Executor& executor, const Parameters& parameters,

@@ -144,6 +144,13 @@ TEST(RunFile, WhatGoesByEvaluationsNeedsThem) {
   EXPECT_EQ(run.config().early_stopping_patience, 3);
 }
 
+TEST(RunFile, RewindingNeedsCheckpointsAndAFactorAboveOne) {
+  EXPECT_EQ(error_of("rewind_on_spike: 3"),
+            "run.yaml:1: rewind_on_spike is 3, which needs checkpoints; save_steps and save_minutes are 0");
+  EXPECT_THAT(error_of("rewind_on_spike: 1\nsave_steps: 5"), HasSubstr("expected a number above 1"));
+  EXPECT_EQ(parse("rewind_on_spike: 2.5\nsave_minutes: 5").config().rewind_on_spike, 2.5);
+}
+
 TEST(RunFile, DefaultsAreTheTables) {
   // The table's defaults and RunConfig's own say the same.
   const auto c = parse("{}").config();
@@ -162,6 +169,8 @@ TEST(RunFile, DefaultsAreTheTables) {
   EXPECT_EQ(c.eval_steps, d.eval_steps);
   EXPECT_EQ(c.logging_steps, d.logging_steps);
   EXPECT_EQ(c.max_skipped_steps, d.max_skipped_steps);
+  EXPECT_EQ(c.rewind_on_spike, d.rewind_on_spike);
+  EXPECT_EQ(c.max_rewinds, d.max_rewinds);
   EXPECT_EQ(c.early_stopping_patience, d.early_stopping_patience);
   EXPECT_EQ(c.load_best_model_at_end, d.load_best_model_at_end);
   EXPECT_EQ(c.optim, d.optim);
