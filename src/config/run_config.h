@@ -110,7 +110,7 @@ struct RunConfig {
   std::int64_t eval_steps = 0, logging_steps = 1,
                max_skipped_steps = 10;  // eval_steps 0: only where validation_file: at the end
   std::optional<double> rewind_on_spike;  // a factor of the loss's median; absent: never
-  std::int64_t max_rewinds = 10;
+  std::int64_t max_rewinds = 10, check_replicas_steps = 0;
   std::int64_t early_stopping_patience = 0;
   bool load_best_model_at_end = false;
   // optimizer

@@ -212,6 +212,8 @@ constexpr std::array kSteps = {
            "skips the rows since. Needs `save_steps` or `save_minutes`."},
     RunKey{"max_rewinds", Rule::whole(0, kMostSteps), "10", put<&RunConfig::max_rewinds>, "",
            "So often in a run; the next time is an error."},
+    RunKey{"check_replicas_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::check_replicas_steps>, "",
+           "Compare checksums of what all ranks hold alike every so many steps; 0: never."},
 };
 constexpr std::array kOptimizer = {
     RunKey{"optim", Rule::one_of(kOptimizerNames), "\"adamw\"", put<&RunConfig::optim>, "",

@@ -27,6 +27,7 @@
 #include "train/optimizer.h"
 #include "train/plan_document.h"
 #include "train/reference_log_probs.h"
+#include "train/replica_check.h"
 #include "train/rewinding.h"
 #include "train/run_setup.h"
 #include "train/run_weights.h"
@@ -103,6 +104,8 @@ class Trainer {
     if (run_.rewind_on_spike) rewinding_.emplace(run_, state_, communicator_);
     if (is_root_) announce();
     if (is_root_) start_monitor();
+    if (run_.check_replicas_steps > 0 && !has_replicas(compiled_.parameters, compiled_.sharding))
+      note("check_replicas_steps: no rank holds what another holds too; nothing is compared");
     return loop();
   }
 
@@ -240,6 +243,9 @@ class Trainer {
         continue;
       }
       stop_if_nothing_moves();
+      if (is_multiple(run_.check_replicas_steps)) {
+        check_replicas(state_.step, *executor_, compiled_.parameters, compiled_.sharding, communicator_);
+      }
       const bool evaluates = data_.validation && (state_.step == total_steps_ || is_multiple(run_.eval_steps));
       const bool is_new_best = evaluates && run_evaluation();
       // Last, so that a resume finds every line up to the checkpoint's step. A new best may lie between save_steps.

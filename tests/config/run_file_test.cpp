@@ -171,6 +171,7 @@ TEST(RunFile, DefaultsAreTheTables) {
   EXPECT_EQ(c.max_skipped_steps, d.max_skipped_steps);
   EXPECT_EQ(c.rewind_on_spike, d.rewind_on_spike);
   EXPECT_EQ(c.max_rewinds, d.max_rewinds);
+  EXPECT_EQ(c.check_replicas_steps, d.check_replicas_steps);
   EXPECT_EQ(c.early_stopping_patience, d.early_stopping_patience);
   EXPECT_EQ(c.load_best_model_at_end, d.load_best_model_at_end);
   EXPECT_EQ(c.optim, d.optim);
