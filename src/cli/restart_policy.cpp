@@ -25,7 +25,7 @@ std::string how_it_ended(const JobEnding& ending) {
 
 }  // namespace
 
-RestartPolicy::Decision RestartPolicy::after(const JobEnding& ending, std::int64_t newest_step) {
+RestartPolicy::Decision RestartPolicy::after(const JobEnding& ending, std::int64_t newest_step, bool can_change) {
   const int code = ending.signal != 0 ? kSignalled + ending.signal : ending.exit_code;
   if (code == 0) return {};
   if (is_stop(code - kSignalled)) return {false, 0, code, ""};
@@ -41,7 +41,7 @@ RestartPolicy::Decision RestartPolicy::after(const JobEnding& ending, std::int64
   const bool failed_at_once = !moved && code == 1 && ending.seconds < options_.min_uptime;
   const bool is_same = failed_at_once && in_a_row_ > 0 && last_failure_ == ending.last_line && !last_failure_.empty();
   last_failure_ = failed_at_once ? ending.last_line : "";
-  if (is_same)
+  if (is_same && !can_change)
     return {false, 0, 1, fmt::format("the job {}, as the time before: it is not started again", how_it_ended(ending))};
   if (in_a_row_ == options_.max_restarts) {
     return {false, 0, 1,

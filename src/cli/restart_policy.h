@@ -26,7 +26,8 @@ class RestartPolicy {
   /// `newest_step`: that of the newest checkpoint, or -1, now.
   RestartPolicy(const Options& options, std::int64_t newest_step) : options_(options), newest_step_(newest_step) {}
 
-  Decision after(const JobEnding& ending, std::int64_t newest_step);
+  /// `can_change`: the job may start otherwise the next time, so that a failure like the one before says little.
+  Decision after(const JobEnding& ending, std::int64_t newest_step, bool can_change = false);
   /// How often it was restarted, in all.
   int restarts() const { return restarts_; }
 

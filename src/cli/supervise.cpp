@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/save.h"
 #include "cli/commands.h"
+#include "cli/rank_count.h"
 #include "cli/restart_policy.h"
 #include "cli/supervised_job.h"
 
@@ -42,20 +43,25 @@ std::int64_t newest_step(const std::optional<fs::path>& output_dir) {
 }
 
 int supervise(const std::vector<std::string>& command, const RestartPolicy::Options& options, double grace,
-              const std::optional<fs::path>& output_dir) {
+              std::optional<RankCount> ranks, const std::optional<fs::path>& output_dir) {
   if (!output_dir)
     note("supervise: the command names no `heddle train RUN`; --output_dir tells where its checkpoints are");
   Supervisor supervisor(grace);
   RestartPolicy policy(options, newest_step(output_dir));
   while (true) {
-    const JobEnding ending = supervisor.run(command, policy.restarts());
-    const auto decision = policy.after(ending, newest_step(output_dir));
+    const JobEnding ending = supervisor.run(ranks ? ranks->fill(command) : command, policy.restarts());
+    const std::int64_t newest = newest_step(output_dir);
+    const auto decision = policy.after(ending, newest, ranks && ranks->can_shrink());
     if (!decision.restarts) {
       if (decision.exit_code == 1) fail("supervise: {}", decision.text);
       if (!decision.text.empty()) warning("supervise: {}", decision.text);
       return decision.exit_code;
     }
     warning("supervise: {}", decision.text);
+    if (ranks && ranks->shrinks_after(newest)) {
+      warning("supervise: from here on with {} rank{}, {} micro-batches each in a step", ranks->ranks(),
+              ranks->ranks() == 1 ? "" : "s", ranks->accumulation());
+    }
     if (const int signal = supervisor.pause(decision.delay); signal != 0) return kSignalled + signal;
   }
 }
@@ -67,6 +73,16 @@ void add_supervise(CLI::App& program, Outcome& outcome) {
     RestartPolicy::Options policy;
     double grace = 60;
     std::string output_dir;
+    std::int64_t ranks = 0, min_ranks = 1, micro_batches = 0;  // 0: not given
+
+    std::optional<RankCount> rank_count(const std::vector<std::string>& words) const {
+      const bool has_place = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+        return word.find("{ranks}") != std::string::npos;
+      });
+      if (ranks == 0) return std::nullopt;
+      if (!has_place) throw UsageError("--ranks is set, but COMMAND has no {ranks} in it");
+      return RankCount(ranks, min_ranks, micro_batches == 0 ? ranks : micro_batches);
+    }
   };
   auto options = std::make_shared<Options>();
   auto* command = program.add_subcommand("supervise", "restart a training job that fails, from its newest checkpoint");
@@ -79,12 +95,25 @@ void add_supervise(CLI::App& program, Outcome& outcome) {
   command->add_option("--grace", options->grace, "seconds for what a failed job leaves running to save and end (60)")
       ->check(CLI::NonNegativeNumber);
   command->add_option("--output_dir", options->output_dir, "where the job's checkpoints are (as its run file says)");
-  command->footer("heddle supervise [--max_restarts N] [--min_uptime S] -- COMMAND ...");
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  auto* ranks = command->add_option("--ranks", options->ranks, "ranks that COMMAND starts, as {ranks} in its words")
+                    ->check(CLI::Range(std::int64_t{1}, kMost));
+  command->add_option("--min_ranks", options->min_ranks, "fewest ranks to go on with when more fail (1)")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->needs(ranks);
+  command
+      ->add_option("--micro_batches", options->micro_batches,
+                   "micro-batches of a step on all ranks together (ranks); {accumulation}: on each")
+      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->needs(ranks);
+  command->footer("heddle supervise [--max_restarts N] [--ranks N [--min_ranks N] [--micro_batches N]] -- COMMAND ...");
   command->callback([options, &outcome] {
     if (outcome.behind_dashes.empty()) throw UsageError("COMMAND is missing: heddle supervise -- COMMAND ...");
-    const auto output_dir = options->output_dir.empty() ? output_dir_of(outcome.behind_dashes)
+    const auto count = options->rank_count(outcome.behind_dashes);
+    const auto& words = outcome.behind_dashes;
+    const auto output_dir = options->output_dir.empty() ? output_dir_of(count ? count->fill(words) : words)
                                                         : std::optional<fs::path>(options->output_dir);
-    outcome.exit_code = supervise(outcome.behind_dashes, options->policy, options->grace, output_dir);
+    outcome.exit_code = supervise(words, options->policy, options->grace, count, output_dir);
   });
 }
 

@@ -209,6 +209,37 @@ TEST_F(Supervise, NothingIsLeftRunning) {
   EXPECT_FALSE(is_running("kind.id"));
 }
 
+TEST_F(Supervise, RanksThatFailAgainBecomeFewerAndTheBatchStays) {
+  // A job that needs no more than two ranks' hosts, of 12 micro-batches a step.
+  const std::vector<std::string> command = {
+      "sh",  "-c",      "echo $1 x $2 >>tried; echo 'heddle: error: no host' >&2; test $1 -le 2",
+      "job", "{ranks}", "{accumulation}"};
+  EXPECT_EQ(run({"--ranks", "6", "--micro_batches", "12"}, command), 0) << errors();
+  EXPECT_EQ(text_of(folder_ / "tried"), "6 x 2\n6 x 2\n4 x 3\n4 x 3\n3 x 4\n3 x 4\n2 x 6\n");
+  EXPECT_THAT(errors(), HasSubstr("supervise: from here on with 2 ranks, 6 micro-batches each in a step"));
+}
+
+TEST_F(Supervise, AsManyRanksStayAsAreAskedFor) {
+  const std::string script = "echo {ranks}{accumulation} >>tried; exit 9";
+  EXPECT_EQ(run({"--ranks", "4", "--min_ranks", "2", "--max_restarts", "4"}, script), 1);
+  EXPECT_EQ(text_of(folder_ / "tried"), "41\n41\n22\n22\n22\n");  // 3 ranks do not divide 4 micro-batches
+}
+
+TEST_F(Supervise, ProgressKeepsTheRanks) {
+  const std::string script = "n=$(wc -l <starts); mkdir -p out/checkpoint-$n; echo {ranks} >>tried; test $n -ge 4";
+  EXPECT_EQ(run({"--ranks", "2", "--output_dir", "out"}, script), 0);
+  EXPECT_EQ(text_of(folder_ / "tried"), "2\n2\n2\n2\n");
+}
+
+TEST_F(Supervise, CountsOfRanksThatDoNotFitAreWrongUsage) {
+  EXPECT_EQ(run({"--ranks", "4", "--micro_batches", "6"}, std::string("{ranks}")), 2);
+  EXPECT_THAT(last_error(), HasSubstr("--micro_batches is 6; expected a multiple of --ranks, 4"));
+  EXPECT_EQ(run({"--ranks", "4", "--min_ranks", "5"}, std::string("{ranks}")), 2);
+  EXPECT_EQ(run({"--ranks", "4"}, std::string("true")), 2);
+  EXPECT_THAT(last_error(), HasSubstr("COMMAND has no {ranks} in it"));
+  EXPECT_EQ(run({"--min_ranks", "4"}, std::string("{ranks}")), 2);
+}
+
 /// A small run whose checkpoints are of every step.
 class SuperviseTraining : public Supervise {
  protected:
