@@ -62,12 +62,12 @@ class PreferenceReader {
     if (prompt != nullptr) {
       if (!prompt->is_string())
         fail("prompt is {}, and {} a text; expected texts or lists of messages", json_excerpt(*prompt), chosen_name_);
-      row_.used.push_back("prompt");
+      row_.used.emplace_back("prompt");
       row_.chosen_text = {prompt->get<std::string>(), chosen};
       row_.rejected_text = {prompt->get<std::string>(), rejected};
     } else if (fields_.find("instruction") != nullptr) {
       for (const char* name : {"instruction", "input", "history", "system", "tools", "chat_template_kwargs"})
-        row_.used.push_back(name);
+        row_.used.emplace_back(name);
       if (has_chat_template_) {
         row_.chosen = read_alpaca(fields_, chosen_name_);
         row_.rejected = read_alpaca(fields_, rejected_name_);
@@ -96,10 +96,10 @@ class PreferenceReader {
   void read_conversations(Json chosen, Json rejected) {
     for (const auto& [name, list] : {std::pair{chosen_name_, &chosen}, {rejected_name_, &rejected}})
       if (list->empty()) fail("{} is empty; expected at least one message", name);
-    for (const char* name : {"system", "tools", "chat_template_kwargs"}) row_.used.push_back(name);
+    for (const char* name : {"system", "tools", "chat_template_kwargs"}) row_.used.emplace_back(name);
     std::size_t prompt_messages = 0;
     if (const char* name = prompt_field(std::max(chosen.size(), rejected.size())); name != nullptr) {
-      row_.used.push_back(name);
+      row_.used.emplace_back(name);
       const Json& prompt = *fields_.find(name);
       prompt_messages = prompt.size();
       chosen.insert(chosen.begin(), prompt.begin(), prompt.end());

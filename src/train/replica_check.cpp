@@ -57,6 +57,7 @@ class Votes {
     std::map<std::uint64_t, std::vector<std::size_t>> ranks;
     for (std::size_t rank = 0; rank < sums_.size(); ++rank) ranks[sums_[rank]].push_back(rank);
     std::vector<std::vector<std::size_t>> parties;
+    parties.reserve(ranks.size());
     for (const auto& [sum, members] : ranks) parties.push_back(members);
     std::sort(parties.begin(), parties.end(),
               [](const auto& a, const auto& b) { return a.size() != b.size() ? a.size() > b.size() : a < b; });
