@@ -372,8 +372,14 @@ void store_dq(const AttentionCall& a, const Operands& x) {
     using T = std::remove_pointer_t<decltype(null)>;
     parallel_for(tile_count(a.tokens), [&](std::int64_t tile, int) {
       const Range rows = rows_of_tile(tile, {0, a.tokens});
-      const std::int64_t offset = rows.begin * width;
-      store_rows_of(x.dq_sum.as<const float>() + offset, 0, 1, rows.count() * width, x.dq.as<T>() + offset, 0);
+      const std::int64_t offset = rows.begin * width, count = rows.count() * width;
+      const auto* from = x.dq_sum.as<const float>() + offset;  // without room behind it, unlike rows of a tile
+      T* to = x.dq.as<T>() + offset;
+      const FloatTag d;
+      std::int64_t i = 0;
+      for (; i + float_lanes() <= count; i += float_lanes()) store(hn::LoadU(d, from + i), d, to + i);
+      const auto rest = static_cast<std::size_t>(count - i);
+      if (rest > 0) store_first(load_first(d, from + i, rest), d, to + i, rest);
     });
   });
 }
