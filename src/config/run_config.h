@@ -107,8 +107,8 @@ struct RunConfig {
   std::int64_t max_steps = -1;  // -1: num_train_epochs decides
   double num_train_epochs = 3.0;
   std::uint64_t seed = 42;
-  std::int64_t eval_steps = 0, logging_steps = 1,
-               max_skipped_steps = 10;  // eval_steps 0: only where validation_file: at the end
+  std::int64_t eval_steps = 0;  // 0: only where validation_file: at the end
+  std::int64_t logging_steps = 1, max_skipped_steps = 10;
   std::optional<double> rewind_on_spike;  // a factor of the loss's median; absent: never
   std::int64_t max_rewinds = 10, check_replicas_steps = 0;
   std::int64_t early_stopping_patience = 0;
