@@ -87,23 +87,20 @@ int append(CompiledRun& compiled, StepProgram program) {
   return static_cast<int>(compiled.programs.size()) - 1;
 }
 
-enum class Use { forward, training, reference };
-
 StepProgram build(CompiledRun& compiled, const ModelConfig& model, ProgramBuilder::Options options,
-                  Use use = Use::forward) {
+                  bool is_trained = false) {
   options.activation_type = compiled.activation_type;
   options.treatment = compiled.rules;
   ProgramBuilder builder(std::move(options), compiled.parameters);
-  const bool is_base = use == Use::reference && compiled.rules.adapter_folder().empty();
-  if (compiled.rules.adapter() == nullptr || is_base) {
+  if (compiled.rules.adapter() == nullptr) {
     emit_model(builder, model);
   } else {
-    LoraEmitter with_adapter(builder, *compiled.rules.adapter(), use == Use::training);
+    LoraEmitter with_adapter(builder, *compiled.rules.adapter(), is_trained);
     emit_model(with_adapter, model);
   }
   StepProgram program = builder.take();
   // A training program is fused once it has its backward: the passes before see plain operations.
-  if (use != Use::training) fuse(program);
+  if (!is_trained) fuse(program);
   return program;
 }
 
@@ -170,7 +167,7 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   compiled.sharding = sharding_of(run, rank);
   // TRL's DPOTrainer trains without the dropout of the model's config.
   const ModelConfig trained = with_dropout_of(run.trains_on_pairs() ? without_dropout(model) : model, run);
-  StepProgram step = build(compiled, trained, loss_options(run, "micro-batch", train), Use::training);
+  StepProgram step = build(compiled, trained, loss_options(run, "micro-batch", train), true);
   regularize(step, regularization_of(run));
   differentiate(step);
   UnitActivations activations = unit_activations(run, step);
@@ -187,8 +184,8 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   compiled.parameters.optimizer = optimizer_settings(run);
   compiled.update =
       append(compiled, make_optimizer_program(compiled.parameters, compiled.activation_type, compiled.sharding, moved));
-  const auto append_forward = [&](ProgramBuilder::Options options, Use use) {
-    StepProgram program = build(compiled, without_dropout(model), std::move(options), use);
+  const auto append_forward = [&](ProgramBuilder::Options options) {
+    StepProgram program = build(compiled, without_dropout(model), std::move(options));
     shard(program, compiled.sharding);
     offload(program, moved);
     return append(compiled, std::move(program));
@@ -196,9 +193,9 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   const auto append_reference = [&](std::string name, StreamCapacity capacity) {
     auto options = loss_options(run, std::move(name), capacity);
     options.purpose = ProgramBuilder::Purpose::log_probs;
-    return append_forward(std::move(options), Use::reference);
+    return append_forward(std::move(options));
   };
-  if (validation) compiled.evaluate = append_forward(loss_options(run, "evaluation", *validation), Use::forward);
+  if (validation) compiled.evaluate = append_forward(loss_options(run, "evaluation", *validation));
   if (run.trains_on_pairs()) {
     compiled.reference = append_reference("reference", train);
     if (validation) compiled.evaluation_reference = append_reference("evaluation reference", *validation);

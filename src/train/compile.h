@@ -52,7 +52,7 @@ TransferOptions transfers_of(const RunConfig& run);
 
 /// Programs of one rank of a training run: forward and backward of a micro-batch, gradient norm, optimizer, and
 /// evaluation where there is validation data; for preference pairs, of each data set what the reference model makes of
-/// it: the model without an adapter, unless the run starts from one. All ranks have the same plan.
+/// it: the model as the run starts from it, with its adapter, so that both round alike. All ranks have the same plan.
 CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, WeightRules rules, StreamCapacity train,
                              std::optional<StreamCapacity> validation, int rank = 0);
 

@@ -22,19 +22,17 @@
 #include "train/checkpoint_saver.h"
 #include "train/compile_fitting.h"
 #include "train/evaluate.h"
-#include "train/micro_batches.h"
 #include "train/model_folder.h"
-#include "train/optimizer.h"
 #include "train/plan_document.h"
 #include "train/reference_log_probs.h"
 #include "train/replica_check.h"
 #include "train/rewinding.h"
 #include "train/run_setup.h"
 #include "train/run_weights.h"
-#include "train/schedule.h"
 #include "train/signals.h"
 #include "train/step_timeline.h"
 #include "train/training_state.h"
+#include "train/training_step.h"
 
 namespace heddle {
 namespace {
@@ -76,8 +74,7 @@ class Trainer {
         communicator_(communicator),
         is_root_(communicator.rank() == 0),
         output_dir_(run_.output_dir),
-        scaler_(run_.loss_scaling),
-        batches_(communicator) {}
+        scaler_(run_.loss_scaling) {}
 
   int run() {
     set_threads(run_.threads, communicator_.core_share());
@@ -100,7 +97,7 @@ class Trainer {
     prepare_output();
     fill_weights();
     saver_.emplace(run_, compiled_, *executor_, communicator_);
-    feed_.emplace(*executor_, reference_ ? &*reference_ : nullptr);
+    step_.emplace(run_, compiled_, *executor_, *schedule_, reference_ ? &*reference_ : nullptr, communicator_);
     if (run_.rewind_on_spike) rewinding_.emplace(run_, state_, communicator_);
     if (is_root_) announce();
     if (is_root_) start_monitor();
@@ -181,10 +178,7 @@ class Trainer {
       validation_reference_.emplace(*data_.validation, run_.per_device_eval_batch_size);
       validation_reference_->compute(*executor_, index(compiled_.evaluation_reference), {}, communicator_);
     }
-    note("log-probabilities of the reference model, in {:.1f} s: {}", seconds_since(start),
-         run_.adapter_name_or_path.empty() && compiled_.rules.adapter() != nullptr
-             ? "the base model without the adapter"
-             : "the model that the run starts from");
+    note("log-probabilities of the reference, the model that the run starts from, in {:.1f} s", seconds_since(start));
   }
 
   /// "134,515,008 parameters, bf16, 2 ranks over mpi, ZeRO stage 1"
@@ -291,64 +285,9 @@ class Trainer {
             communicator_.transport() == "mpi" ? "a process" : "the process", format_bytes(excess));
   }
 
-  /// One optimizer step: all its micro-batches, the norm, and the update unless something was not finite.
   StepMetrics take_step() {
-    const auto start = Clock::now();
-    StepMetrics metrics;
-    const StepBatch batch = schedule_->step(state_.schedule_step);
-    metrics.time.data = seconds_since(start);
-    const auto before = executor_->seconds_by_phase();
-    const double communicated_before = executor_->seconds_waiting(Queue::communication);
-    const double offloaded_before = executor_->seconds_waiting(Queue::transfer);
-    const double scale = run_.precision == Precision::fp16 ? scaler_.scale() : 1.0;
-    Scalars scalars;
-    scalars.seed = run_.seed;
-    // The loss is a mean over tokens, or over pairs.
-    const auto counted = static_cast<double>(run_.trains_on_pairs() ? batch.rows : batch.supervised_tokens);
-    scalars.gradient_scale = static_cast<float>(scale / counted);
-    scalars.inverse_loss_scale = static_cast<float>(1.0 / scale);
-    scalars.max_grad_norm = static_cast<float>(run_.max_grad_norm);
-    batches_.run(batch, scalars, [&](const MicroBatch& micro_batch, std::int64_t place) {
-      scalars.micro_batch = static_cast<std::uint64_t>(state_.micro_batches + place);
-      const auto feeding = Clock::now();
-      feed_->load(micro_batch, scalars);
-      metrics.time.data += seconds_since(feeding);
-      executor_->run(index(compiled_.micro_batch), scalars);
-      return LossSums::of(*executor_);
-    });
-    executor_->run(index(compiled_.norm), scalars);
-    const auto agreeing = Clock::now();
-    const LossSums sums = batches_.gather_losses();
-    metrics.loss = sums.loss / counted;
-    if (run_.trains_on_pairs()) metrics.preference = preference_metrics(sums, batch.rows);
-    agree();
-    metrics.time.communication =
-        executor_->seconds_waiting(Queue::communication) - communicated_before + seconds_since(agreeing);
-    metrics.grad_norm = *executor_->persistent(labels::gradient_norm).as<double>();
-    metrics.skipped = !std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm);
-    metrics.learning_rate = learning_rate_at(run_.schedule, run_.learning_rate, state_.updates, total_steps_);
-    if (!metrics.skipped) update(scalars, metrics.learning_rate);
-    state_.skipped_in_a_row = metrics.skipped ? state_.skipped_in_a_row + 1 : 0;
-    if (run_.precision == Precision::fp16) {
-      metrics.loss_scale = scale;
-      scaler_.update(metrics.skipped);
-      state_.loss_scaler = scaler_.state();
-    }
-    ++state_.step;
-    ++state_.schedule_step;
-    state_.micro_batches += static_cast<std::int64_t>(batch.micro_batches.size());
-    const auto& after = executor_->seconds_by_phase();
-    metrics.time.forward = after[0] - before[0];
-    metrics.time.backward = after[1] - before[1] + after[2] - before[2];
-    metrics.time.optimizer = after[3] - before[3];
-    metrics.time.offload = executor_->seconds_waiting(Queue::transfer) - offloaded_before;
+    StepMetrics metrics = step_->take(state_, scaler_, total_steps_, [&] { agree(); });
     metrics.time.checkpoint = saver_->take_seconds();
-    metrics.step = state_.step;
-    metrics.epoch = batch.epoch;
-    metrics.num_tokens = batch.tokens;
-    metrics.num_supervised_tokens = batch.supervised_tokens;
-    metrics.step_time = seconds_since(start);
-    metrics.tokens_per_second = static_cast<double>(batch.tokens) / metrics.step_time;
     return metrics;
   }
 
@@ -361,11 +300,6 @@ class Trainer {
                                         saver_->is_writing() ? 1 : 0, static_cast<std::int32_t>(excess / kMiB)};
     communicator_.all_reduce(std::span<std::int32_t>(said), heddle::Reduction::max, "whether to stop or save");
     agreement_ = {said[0], said[1] != 0, said[2] != 0, static_cast<std::uint64_t>(said[3])};
-  }
-
-  void update(Scalars& scalars, double learning_rate) {
-    set_update(scalars, run_, ++state_.updates, learning_rate);
-    executor_->run(index(compiled_.update), scalars);
   }
 
   void stop_if_nothing_moves() {
@@ -458,8 +392,7 @@ class Trainer {
   std::int64_t total_steps_ = 0;
   std::optional<Executor> executor_;
   std::optional<ReferenceLogProbs> reference_, validation_reference_;  ///< of preference pairs
-  std::optional<StreamFeed> feed_;
-  MicroBatches batches_;
+  std::optional<TrainingStep> step_;
   std::optional<Monitor> monitor_;
   std::optional<MemoryWatch> memory_watch_;
   std::string title_;

@@ -70,6 +70,19 @@ TEST(Preference, StartsAtTheLogarithmOfTwoAndLearnsToPrefer) {
   EXPECT_FALSE(evaluation.perplexity);
 }
 
+TEST(Preference, AnAdapterStartsThereTooToTheBit) {
+  const TemporaryFolder folder;
+  for (const bool is_bf16 : {false, true}) {
+    train_pairs(folder.path(), "out",
+                {{"max_steps", 1}, {"bf16", is_bf16}, {"lora", {{"r", 2}, {"target_modules", "all-linear"}}}},
+                "adapter_model.safetensors");
+    const StepMetrics first = read_metrics(folder.path() / "out" / "metrics.jsonl").steps.at(0);
+    // The adapter adds nothing yet, and the reference rounds where the policy does.
+    EXPECT_EQ(first.preference->margin, 0.0) << is_bf16;
+    EXPECT_NEAR(first.loss, std::log(2.0), 1e-6) << is_bf16;
+  }
+}
+
 TEST(Preference, NoBitDependsOnRanksStagesRecomputationOrOffload) {
   const TemporaryFolder folder;
   const Outcome plain = train_pairs(folder.path(), "plain", Json::object());

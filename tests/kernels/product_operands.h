@@ -2,6 +2,7 @@
 
 // Operands for tests of the matrix product and of what is made of it.
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -87,10 +88,16 @@ class ScratchMemory {
   Scratch scratch_;
 };
 
-/// Runs a kernel with scratch memory of its own.
+/// Runs a kernel with scratch memory of its own, as large as a run plans it for these operands.
 inline void run_kernel(Kernel kernel, const std::vector<TensorView>& in, const std::vector<TensorView>& out,
                        const Attributes& attributes, const Scalars& scalars = {}) {
-  const ScratchMemory scratch;
+  std::size_t shared = std::size_t{1} << 20;
+  for (const auto* operands : {&in, &out}) {
+    for (const TensorView& operand : *operands) {
+      if (operand.data != nullptr) shared = std::max(shared, static_cast<std::size_t>(operand.shape.elements()) * 5);
+    }
+  }
+  const ScratchMemory scratch(std::min(shared / 64 * 64, kSharedScratchBytes));
   kernel(KernelCall{in, out, attributes, scalars, scratch.get()});
 }
 
