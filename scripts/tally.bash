@@ -20,23 +20,39 @@ check() {  # check NAME COMMAND...
   if "$@" </dev/null; then count "$name" 1 0; else count "$name" 0 1; fi
 }
 
-# A GoogleTest program counts test by test; a crash, a timeout or a program that ran nothing is one more failure.
+# A GoogleTest program counts test by test, and runs in as many parts side by side as there are cores: most tests use
+# one. A crash, a timeout or a part that ended without its last line is one more failure.
 check_gtest() {  # check_gtest NAME PROGRAM [ARGUMENT...]
-  local name=$1 log good bad skipped status=0
+  local name=$1 folder shards good=0 bad=0 skipped=0 shard log number running=()
   shift
-  log=$(mktemp)
-  timeout "${GTEST_TIMEOUT:-1200}" "$@" >"$log" 2>&1 </dev/null || status=$?
-  last_number() { sed -nE "s/$1/\1/p" "$log" | tail -n 1; }
-  good=$(last_number '^\[  PASSED  \] ([0-9]+) tests?\.$')
-  bad=$(last_number '^ *([0-9]+) FAILED TESTS?$')
-  skipped=$(last_number '^\[  SKIPPED \] ([0-9]+) tests?, listed below:$')
-  good=${good:-0} bad=${bad:-0} skipped=${skipped:-0}
-  if [ "$bad" -eq 0 ] && { [ "$status" -ne 0 ] || [ $((good + skipped)) -eq 0 ]; }; then bad=1; fi
+  folder=$(mktemp -d)
+  shards=$(nproc)
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard \
+      timeout "${GTEST_TIMEOUT:-1200}" "$@" >"$folder/$shard" 2>&1 </dev/null &
+    running+=($!)
+  done
+  last_number() { number=$(sed -nE "s/$1/\1/p" "$log" | tail -n 1); number=${number:-0}; }
+  for ((shard = 0; shard < shards; ++shard)); do
+    local status=0 failed_here ended
+    wait "${running[shard]}" || status=$?
+    log=$folder/$shard
+    last_number '^\[  PASSED  \] ([0-9]+) tests?\.$'
+    good=$((good + number))
+    last_number '^\[  SKIPPED \] ([0-9]+) tests?, listed below:$'
+    skipped=$((skipped + number))
+    last_number '^ *([0-9]+) FAILED TESTS?$'
+    failed_here=$number
+    ended=$(grep -c '^\[==========\] .* ran\.' "$log" || true)
+    if [ "$failed_here" -eq 0 ] && { [ "$status" -ne 0 ] || [ "$ended" -eq 0 ]; }; then failed_here=1; fi
+    bad=$((bad + failed_here))
+    [ "$failed_here" -eq 0 ] || { echo "    exit code $status"; tail -n 80 "$log" | sed 's/^/    /'; }
+  done
+  if [ $((good + bad + skipped)) -eq 0 ]; then bad=1; fi
   printf '%-28s %5d passed %3d failed %3d skipped\n' "$name" "$good" "$bad" "$skipped"
-  sed -nE '/: Skipped$/{n;s/^/    skipped: /p}' "$log" | sort | uniq | head -n 5
-  [ "$bad" -eq 0 ] || { echo "    exit code $status"; tail -n 80 "$log" | sed 's/^/    /'; }
+  cat "$folder"/* | sed -nE '/: Skipped$/{n;s/^/    skipped: /p}' | sort | uniq | head -n 5
   count "$name" "$good" "$bad"
-  rm -f "$log"
+  rm -rf "$folder"
 }
 
 # A script that ends with the line "N passed, N failed[, N skipped]"; without that line it is one failure.

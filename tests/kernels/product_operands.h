@@ -3,11 +3,13 @@
 // Operands for tests of the matrix product and of what is made of it.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -77,27 +79,34 @@ class ScratchMemory {
   explicit ScratchMemory(std::size_t shared_bytes = kSharedScratchBytes,
                          std::size_t bytes_per_thread = kScratchBytesPerThread, int threads = heddle::threads())
       : memory_(shared_bytes + static_cast<std::size_t>(threads) * bytes_per_thread + 64) {
-    std::memset(memory_.data(), 0xff, memory_.size());  // NaN: what is read before it is written shows
+    forget();
     std::byte* begin = memory_.data() + (64 - reinterpret_cast<std::uintptr_t>(memory_.data()) % 64) % 64;
     scratch_ = {begin, begin + shared_bytes, shared_bytes, bytes_per_thread, threads};
   }
   const Scratch& get() const { return scratch_; }
+  /// NaN everywhere, so that what is read before it is written shows.
+  void forget() { std::memset(memory_.data(), 0xff, memory_.size()); }
 
  private:
   std::vector<std::byte> memory_;
   Scratch scratch_;
 };
 
-/// Runs a kernel with scratch memory of its own, as large as a run plans it for these operands.
+/// Runs a kernel with scratch memory as large as a run plans it for these operands, or up to twice that. It is kept for
+/// later calls: under sanitizers new memory takes longer than the kernel.
 inline void run_kernel(Kernel kernel, const std::vector<TensorView>& in, const std::vector<TensorView>& out,
                        const Attributes& attributes, const Scalars& scalars = {}) {
   std::size_t shared = std::size_t{1} << 20;
   for (const auto* operands : {&in, &out}) {
     for (const TensorView& operand : *operands) {
-      if (operand.data != nullptr) shared = std::max(shared, static_cast<std::size_t>(operand.shape.elements()) * 5);
+      if (operand.present()) shared = std::max(shared, static_cast<std::size_t>(operand.shape.elements()) * 5);
     }
   }
-  const ScratchMemory scratch(std::min(shared / 64 * 64, kSharedScratchBytes));
+  shared = std::min(std::bit_ceil(shared), kSharedScratchBytes);
+  static thread_local std::map<std::pair<std::size_t, int>, ScratchMemory> kept;
+  ScratchMemory& scratch =
+      kept.try_emplace({shared, threads()}, shared, kScratchBytesPerThread, threads()).first->second;
+  scratch.forget();
   kernel(KernelCall{in, out, attributes, scalars, scratch.get()});
 }
 
