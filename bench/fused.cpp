@@ -233,15 +233,7 @@ class LinearCrossEntropy : public Work {
   static constexpr std::int64_t kRows = 1024, kWidth = 576, kVocabulary = 49152, kChunk = 256;
   static void matmul(std::int64_t rows, std::int64_t columns, std::int64_t depth, const cpu::MatrixOperand& a,
                      const cpu::MatrixOperand& b, float* c, const Scratch& scratch) {
-    cpu::MatrixProduct product;
-    product.rows = rows;
-    product.columns = columns;
-    product.depth = depth;
-    product.a = a;
-    product.b = b;
-    product.c = c;
-    product.c_row_stride = columns;
-    cpu::matmul(product, scratch);
+    cpu::matmul(cpu::dense_product(rows, columns, depth, a, b, c), scratch);
   }
   Scalars scalars_;
   std::array<std::int32_t, kRows> labels_{};
@@ -325,14 +317,7 @@ class AttentionWork : public Work {
   /// c [T, T] = a [T, D] * b [D, T]
   static void multiply_heads(const cpu::MatrixOperand& a, const cpu::MatrixOperand& b, float* c,
                              const Scratch& scratch) {
-    cpu::MatrixProduct product;
-    product.rows = product.columns = kTokens;
-    product.depth = kHeadDim;
-    product.a = a;
-    product.b = b;
-    product.c = c;
-    product.c_row_stride = kTokens;
-    cpu::matmul(product, scratch);
+    cpu::matmul(cpu::dense_product(kTokens, kTokens, kHeadDim, a, b, c), scratch);
   }
   /// Head n of c (+)= a [T, T] * b [T, D]
   static void multiply_head(const cpu::MatrixOperand& a, const cpu::MatrixOperand& b, const Tensor& c, std::int64_t n,

@@ -105,14 +105,8 @@ struct ProductTime {
 inline ProductTime measure_product(double budget, const Scratch& scratch) {
   constexpr std::int64_t kRows = 1024, kColumns = 1152, kDepth = 768;
   const Tensor a({kRows, kDepth}), b({kDepth, kColumns}), c({kRows, kColumns});
-  cpu::MatrixProduct product;
-  product.rows = kRows;
-  product.columns = kColumns;
-  product.depth = kDepth;
-  product.a = cpu::row_major(a.view());
-  product.b = cpu::row_major(b.view());
-  product.c = c.floats();
-  product.c_row_stride = kColumns;
+  const cpu::MatrixProduct product =
+      cpu::dense_product(kRows, kColumns, kDepth, cpu::row_major(a.view()), cpu::row_major(b.view()), c.floats());
   return {2.0 * kRows * kColumns * kDepth, least_seconds(budget, [&] { cpu::matmul(product, scratch); })};
 }
 

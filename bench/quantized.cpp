@@ -62,22 +62,13 @@ void measure(const Shape2& s, int rounds, std::vector<Weight>& weights, const Sc
     for (Weight& weight : weights) {
       const TensorView view = {weight.bytes.data(), weight.type, {s.outputs, s.inputs}};
       const cpu::MatrixOperand w = cpu::row_major(view);
-      cpu::MatrixProduct product;
-      product.rows = s.tokens;
-      product.columns = s.outputs;
-      product.depth = s.inputs;
-      product.a = cpu::row_major(x.data(), DType::f32, s.inputs);
-      product.b = cpu::transposed(w);
-      product.c = c.data();
-      product.c_row_stride = s.outputs;
-      weight.forward = std::min(weight.forward, seconds_of(product, scratch));
+      const auto x_rows = cpu::row_major(x.data(), DType::f32, s.inputs);
+      const auto forward = cpu::dense_product(s.tokens, s.outputs, s.inputs, x_rows, cpu::transposed(w), c.data());
+      weight.forward = std::min(weight.forward, seconds_of(forward, scratch));
       if (s.tokens == 1) continue;
-      product.columns = s.inputs;
-      product.depth = s.outputs;
-      product.a = cpu::row_major(dy.data(), DType::f32, s.outputs);
-      product.b = w;
-      product.c_row_stride = s.inputs;
-      weight.backward = std::min(weight.backward, seconds_of(product, scratch));
+      const auto dy_rows = cpu::row_major(dy.data(), DType::f32, s.outputs);
+      const auto backward = cpu::dense_product(s.tokens, s.inputs, s.outputs, dy_rows, w, c.data());
+      weight.backward = std::min(weight.backward, seconds_of(backward, scratch));
     }
   }
 }

@@ -59,23 +59,11 @@ ProductCeiling measure_product(ProductCeiling entry, const Scratch& scratch) {
   std::memset(x, 0, operands + bytes(DType::f32, w_elements));  // zeros run as fast as other numbers
   const auto x_rows = cpu::row_major(x, dtype, inputs), w_rows = cpu::row_major(weight, dtype, inputs),
              y_rows = cpu::row_major(y, dtype, outputs);
-  const auto product = [](std::int64_t m, std::int64_t n, std::int64_t k, const cpu::MatrixOperand& a,
-                          const cpu::MatrixOperand& b, std::byte* c, DType c_dtype) {
-    cpu::MatrixProduct p;
-    p.rows = m;
-    p.columns = n;
-    p.depth = k;
-    p.a = a;
-    p.b = b;
-    p.c = c;
-    p.c_dtype = c_dtype;
-    p.c_row_stride = n;
-    return p;
-  };
-  entry.forward = best_rate(product(rows, outputs, inputs, x_rows, cpu::transposed(w_rows), y, dtype), scratch);
-  entry.dinput = best_rate(product(rows, inputs, outputs, y_rows, w_rows, x, dtype), scratch);
+  entry.forward =
+      best_rate(cpu::dense_product(rows, outputs, inputs, x_rows, cpu::transposed(w_rows), y, dtype), scratch);
+  entry.dinput = best_rate(cpu::dense_product(rows, inputs, outputs, y_rows, w_rows, x, dtype), scratch);
   entry.dweight =
-      best_rate(product(outputs, inputs, rows, cpu::transposed(y_rows), x_rows, gradient, DType::f32), scratch);
+      best_rate(cpu::dense_product(outputs, inputs, rows, cpu::transposed(y_rows), x_rows, gradient), scratch);
   return entry;
 }
 

@@ -16,16 +16,8 @@ MatrixOperand weight_of(const TensorView& weight, bool is_transposed) {
 
 /// A product whose C is the whole of `c`; `c`'s leading extents are its rows.
 MatrixProduct product_into(const TensorView& c, std::int64_t depth, const MatrixOperand& a, const MatrixOperand& b) {
-  MatrixProduct product;
+  MatrixProduct product = dense_product(c.shape.rows(), c.shape.back(), depth, a, b, c.data, c.dtype);
   if (a.dtype == DType::bf16) product.compute_dtype = DType::bf16;
-  product.rows = c.shape.rows();
-  product.columns = c.shape.back();
-  product.depth = depth;
-  product.a = a;
-  product.b = b;
-  product.c = c.data;
-  product.c_dtype = c.dtype;
-  product.c_row_stride = product.columns;
   return product;
 }
 

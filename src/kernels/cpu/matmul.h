@@ -63,6 +63,21 @@ struct MatrixProduct {
   std::int64_t addend_row_stride = 0;
 };
 
+/// C [rows, columns] = A B, without gaps between the rows of C.
+inline MatrixProduct dense_product(std::int64_t rows, std::int64_t columns, std::int64_t depth, const MatrixOperand& a,
+                                   const MatrixOperand& b, void* c, DType c_dtype = DType::f32) {
+  MatrixProduct product;
+  product.rows = rows;
+  product.columns = columns;
+  product.depth = depth;
+  product.a = a;
+  product.b = b;
+  product.c = c;
+  product.c_dtype = c_dtype;
+  product.c_row_stride = columns;
+  return product;
+}
+
 /// Computes a product with all threads. Sums are f32 and rounded to C's type once, at the end. The bits of an element
 /// depend on its row of A, its column of B and its addends alone: not on threads, nor on where it stands in C, nor on
 /// how many rows and columns are computed with it. So a generated token sees the logits that training sees, and a

@@ -58,20 +58,6 @@ HWY_EXPORT(muon_momentum);
 constexpr float kA = 3.4445f, kB = -4.7750f, kC = 2.0315f;  // torch.optim.Muon's defaults, Jordan's
 constexpr double kLeastNorm = 1e-7;
 
-/// C [rows, columns] = A B in f32.
-void multiply(const MatrixOperand& a, const MatrixOperand& b, std::int64_t rows, std::int64_t columns,
-              std::int64_t depth, float* c, const Scratch& scratch) {
-  MatrixProduct product;
-  product.rows = rows;
-  product.columns = columns;
-  product.depth = depth;
-  product.a = a;
-  product.b = b;
-  product.c = c;
-  product.c_row_stride = columns;
-  matmul(product, scratch);
-}
-
 /// Of blocks, added up in their order.
 double norm_of(const float* x, std::int64_t n, double* sums) {
   for_each_block(n, kElementsPerBlock, [&](std::int64_t begin, std::int64_t count) {
@@ -107,19 +93,19 @@ void newton_schulz(const KernelCall& call) {
     const auto matrix = row_major(current, DType::f32, columns), square = row_major(polynomial, DType::f32, least);
     const auto as_gram = row_major(gram, DType::f32, least);
     if (rows <= columns) {
-      multiply(matrix, transposed(matrix), least, least, columns, gram, call.scratch);
+      matmul(dense_product(least, least, columns, matrix, transposed(matrix), gram), call.scratch);
     } else {
-      multiply(transposed(matrix), matrix, least, least, rows, gram, call.scratch);
+      matmul(dense_product(least, least, rows, transposed(matrix), matrix, gram), call.scratch);
     }
-    multiply(as_gram, as_gram, least, least, least, polynomial, call.scratch);
+    matmul(dense_product(least, least, least, as_gram, as_gram, polynomial), call.scratch);
     parallel_for(least, [&](std::int64_t row, int) {
       for (std::int64_t i = row * least; i < (row + 1) * least; ++i) polynomial[i] = kC * polynomial[i] + kB * gram[i];
       polynomial[row * least + row] += kA;
     });
     if (rows <= columns) {
-      multiply(square, matrix, rows, columns, least, next, call.scratch);
+      matmul(dense_product(rows, columns, least, square, matrix, next), call.scratch);
     } else {
-      multiply(matrix, square, rows, columns, least, next, call.scratch);
+      matmul(dense_product(rows, columns, least, matrix, square, next), call.scratch);
     }
     std::swap(current, next);
   }
