@@ -113,8 +113,9 @@ void draw_axes(Svg& svg, const LineChart& chart, const Axis& x, const Axis& y, c
     svg.text(x.from - 10, y.pixel(tick) + 4, format_tick(tick, y_step), "text", "end");
   }
   svg.line(x.from, y.from, x.to, y.from, "axis");
+  const int most_ticks = static_cast<int>(std::clamp(x.values.high - x.values.low, 1.0, 7.0));  // x is counted
   const auto x_ticks =
-      chart.log_x ? log_ticks(x.values.low, x.values.high) : nice_ticks(x.values.low, x.values.high, 7);
+      chart.log_x ? log_ticks(x.values.low, x.values.high) : nice_ticks(x.values.low, x.values.high, most_ticks);
   const double x_step = x_ticks.size() > 1 ? x_ticks[1] - x_ticks[0] : 1.0;
   for (const double tick : x_ticks) {
     const double step = chart.log_x ? std::max(1.0, tick / 10) : x_step;
@@ -124,19 +125,28 @@ void draw_axes(Svg& svg, const LineChart& chart, const Axis& x, const Axis& y, c
   svg.text(x.to, y.from + 36, chart.x_label, "text", "end");
 }
 
-void draw_legend(Svg& svg, const LineChart& chart, double right) {
-  double at = right;
-  for (auto series = chart.series.rbegin(); series != chart.series.rend(); ++series) {
-    if (series->label.empty()) continue;
-    at -= text_width(series->label);
-    svg.text(at, 28, series->label, "text");
-    if (series->mark == Mark::points) {
-      svg.circle(at - 11, 24, 4, fmt::format("f{}", series->colour));
+constexpr double kMargin = 20, kMarkRoom = 22, kLegendGap = 18;
+
+double legend_width(const LineChart& chart) {
+  double width = 0;
+  for (const auto& series : chart.series) {
+    if (!series.label.empty()) width += kMarkRoom + text_width(series.label) + kLegendGap;
+  }
+  return std::max(0.0, width - kLegendGap);
+}
+
+void draw_legend(Svg& svg, const LineChart& chart, double left, double baseline) {
+  for (const auto& series : chart.series) {
+    if (series.label.empty()) continue;
+    const double middle = baseline - 4;
+    if (series.mark == Mark::points) {
+      svg.circle(left + 11, middle, 4, fmt::format("f{}", series.colour));
     } else {
-      const char* style = series->mark == Mark::line ? "line" : "thin";
-      svg.line(at - 22, 24, at - 7, 24, fmt::format("{} s{}", style, series->colour));
+      const char* style = series.mark == Mark::line ? "line" : "thin";
+      svg.line(left, middle, left + 15, middle, fmt::format("{} s{}", style, series.colour));
     }
-    at -= 40;
+    svg.text(left + kMarkRoom, baseline, series.label, "text");
+    left += kMarkRoom + text_width(series.label) + kLegendGap;
   }
 }
 
@@ -154,38 +164,55 @@ void draw_series(Svg& svg, const LineChart& chart, const Series& series, const A
   }
 }
 
-/// The last value of the strongest series, beside its end.
-void draw_last_value(Svg& svg, const LineChart& chart, const Axis& x, const Axis& y) {
+struct LastValue {
+  const Series* series = nullptr;  ///< null: no series has a strong line
+  std::size_t index = 0;
+  std::string text;
+};
+
+/// Of the first series with a strong line.
+LastValue last_value(const LineChart& chart) {
   for (const auto& series : chart.series) {
     if (series.mark != Mark::line) continue;
     for (std::size_t i = series.x.size(); i-- > 0;) {
-      if (!is_drawable(chart, series.x[i], series.y[i])) continue;
-      const double px = x.pixel(series.x[i]), py = std::clamp(y.pixel(series.y[i]), y.to, y.from);
-      svg.circle(px, py, 3, fmt::format("f{}", series.colour));
-      svg.text(px + 9, py + 4,
-               std::abs(series.y[i]) >= 1000 ? format_tick(series.y[i], 1) : fmt::format("{:.4g}", series.y[i]),
-               "strong");
-      return;
+      const double y = series.y[i];
+      if (!is_drawable(chart, series.x[i], y)) continue;
+      return {&series, i, std::abs(y) >= 1000 ? format_tick(y, 1) : fmt::format("{:.4g}", y)};
     }
   }
+  return {};
+}
+
+void draw_last_value(Svg& svg, const LastValue& last, const Axis& x, const Axis& y) {
+  if (last.series == nullptr) return;
+  const double px = x.pixel(last.series->x[last.index]),
+               py = std::clamp(y.pixel(last.series->y[last.index]), y.to, y.from);
+  svg.circle(px, py, 3, fmt::format("f{}", last.series->colour));
+  svg.text(px + 9, py + 4, last.text, "strong");
 }
 
 }  // namespace
 
 std::string draw(const LineChart& chart, Canvas canvas) {
-  constexpr double kLeft = 64, kRight = 64, kBottom = 50;
-  const double top = chart.subtitle.empty() ? 48 : 66;
+  constexpr double kLeft = 64, kBottom = 50, kLegendRow = 22, kTitleSize = 17;
+  const LastValue last = last_value(chart);
+  const double right = std::max(64.0, text_width(last.text, 13) + 16);
+  // Beside the title, or below it in a row of its own.
+  const double legend = legend_width(chart);
+  const bool is_beside = 2 * kMargin + text_width(chart.title, kTitleSize) + kLegendGap + legend <= chart.width;
+  const double heading = chart.subtitle.empty() ? 28 : 47;
+  const double top = heading + (is_beside || legend == 0 ? 20 : 20 + kLegendRow);
   std::vector<double> y_ticks;
-  const Axis x{x_range(chart), kLeft, chart.width - kRight, chart.log_x};
+  const Axis x{x_range(chart), kLeft, chart.width - right, chart.log_x};
   const Axis y{y_range(chart, y_ticks), chart.height - kBottom, top, false};
 
   Svg svg(chart.width, chart.height, canvas, chart.title);
-  svg.text(20, 28, chart.title, "title");
-  if (!chart.subtitle.empty()) svg.text(20, 47, chart.subtitle, "text");
-  draw_legend(svg, chart, chart.width - 20);
+  svg.text(kMargin, 28, chart.title, "title");
+  if (!chart.subtitle.empty()) svg.text(kMargin, 47, chart.subtitle, "text");
+  draw_legend(svg, chart, is_beside ? chart.width - kMargin - legend : kMargin, is_beside ? 28 : heading + kLegendRow);
   draw_axes(svg, chart, x, y, y_ticks);
   for (const auto& series : chart.series) draw_series(svg, chart, series, x, y);
-  draw_last_value(svg, chart, x, y);
+  draw_last_value(svg, last, x, y);
   return std::move(svg).finish();
 }
 

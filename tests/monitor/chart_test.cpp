@@ -54,6 +54,34 @@ TEST(Chart, ALineIsDrawnWhereItsValuesAre) {
   EXPECT_THAT(draw(chart, Canvas::page), HasSubstr(R"(d="M64.0 330.0L796.0 48.0")"));
 }
 
+TEST(Chart, TheLegendStandsBelowATitleThatLeavesItNoRoom) {
+  LineChart chart;
+  chart.width = 400;
+  chart.title = "t";
+  chart.series = {{"abcd", Mark::line, 0, {0, 10}, {0, 10}}};
+  // Its text is 22 pixels behind its mark, at 0.58 x 12 pixels a character: it ends 20 pixels before the right edge.
+  EXPECT_THAT(draw(chart, Canvas::page),
+              HasSubstr(R"(<text class="text" x="352.2" y="28.0" text-anchor="start">abcd)"));
+  chart.title = std::string(36, 't');
+  EXPECT_THAT(draw(chart, Canvas::page), HasSubstr(R"(<text class="text" x="42.0" y="50.0" text-anchor="start">abcd)"));
+}
+
+TEST(Chart, TheLastValueHasRoomForItsText) {
+  LineChart chart;
+  chart.width = 860, chart.height = 380;
+  chart.series = {{"", Mark::line, 0, {0, 10}, {0, 1.667e-5}}};
+  // Nine characters of 0.58 x 13 pixels and 16 pixels around them.
+  EXPECT_THAT(draw(chart, Canvas::page), HasSubstr(R"(<circle class="f0" cx="776.1")"));
+}
+
+TEST(Chart, FewStepsHaveNoTicksBetweenThem) {
+  LineChart chart;
+  chart.series = {{"", Mark::line, 0, {1, 2, 3}, {5, 5, 5}}};
+  const std::string drawn = draw(chart, Canvas::page);
+  for (const char* tick : {">1<", ">2<", ">3<"}) EXPECT_THAT(drawn, HasSubstr(tick));
+  EXPECT_THAT(drawn, Not(HasSubstr(">1.5<")));
+}
+
 TEST(Chart, NeitherNanNorInfinityReachesTheFile) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   LineChart chart;
