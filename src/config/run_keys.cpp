@@ -338,6 +338,8 @@ constexpr std::array kOutput = {
            "Checkpoint every so many steps; 0: none but at a signal."},
     RunKey{"save_minutes", Rule::number(0), "0", put<&RunConfig::save_minutes>, "",
            "Checkpoint every so many minutes; 0: never."},
+    RunKey{"max_minutes", Rule::number(0), "0", put<&RunConfig::max_minutes>, "",
+           "Stop after so many minutes, with a checkpoint; 0: never. In a Slurm job also before its end."},
     RunKey{"save_total_limit", Rule::whole(0, kMostSteps), "0", put<&RunConfig::save_total_limit>, "",
            "Checkpoints that are kept; 0: all."},
     RunKey{"save_keep_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::save_keep_steps>, "",

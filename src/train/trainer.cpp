@@ -31,6 +31,7 @@
 #include "train/run_weights.h"
 #include "train/signals.h"
 #include "train/step_timeline.h"
+#include "train/time_limit.h"
 #include "train/training_state.h"
 #include "train/training_step.h"
 
@@ -77,6 +78,7 @@ class Trainer {
         scaler_(run_.loss_scaling) {}
 
   int run() {
+    limit_.emplace(run_.max_minutes);
     set_threads(run_.threads, communicator_.core_share());
     if (!is_root_) mute_thread_log();
     compiled_ = compile_fitting(run_, model_, data_, choose_, communicator_);
@@ -225,7 +227,7 @@ class Trainer {
     std::int64_t saved_step = state_.step;
     // The first step touches memory for the first time, which takes long; the second is like those that follow.
     const std::int64_t recorded_step = std::min(state_.step + 2, total_steps_);
-    while (!is_over() && agreement_.signal == 0) {
+    while (!is_over() && !agreement_.stops()) {
       const bool is_recorded = run_.memory_timeline && is_root_ && state_.step + 1 == recorded_step;
       const StepMetrics metrics = is_recorded ? record_step() : take_step();
       warn_of_memory();
@@ -250,12 +252,14 @@ class Trainer {
       }
     }
     saver_->finish();
-    const int signal = agreement_.signal;
-    if (signal != 0 && !is_over()) {
+    if (agreement_.stops() && !is_over()) {
       if (saved_step != state_.step) save();
       saver_->finish();
-      note("stopped by {}; checkpoint-{} holds everything", signal == SIGINT ? "SIGINT" : "SIGTERM", state_.step);
-      return signal == SIGINT ? 130 : 143;
+      const bool is_interrupt = agreement_.signal == SIGINT;
+      const std::string_view signal = is_interrupt ? "SIGINT" : "SIGTERM";
+      note("stopped by {}; checkpoint-{} holds everything", agreement_.signal != 0 ? signal : limit_->name(),
+           state_.step);
+      return is_interrupt ? 130 : 143;
     }
     if (state_.step < total_steps_)
       note("stopped early: {} evaluations in a row were no better than that of step {}", state_.best.evaluations_since,
@@ -288,18 +292,22 @@ class Trainer {
   StepMetrics take_step() {
     StepMetrics metrics = step_->take(state_, scaler_, total_steps_, [&] { agree(); });
     metrics.time.checkpoint = saver_->take_seconds();
+    longest_step_ = std::max(longest_step_, metrics.step_time);
+    longest_save_ = std::max(longest_save_, metrics.time.checkpoint);
     return metrics;
   }
 
-  /// All ranks learn whether one of them was told to stop, whether rank 0's clock says that it is time to save, and by
-  /// how much one holds more memory than planned.
+  /// All ranks learn whether one of them was told to stop, whether rank 0's clock says that it is time to stop or to
+  /// save, and by how much one holds more memory than planned.
   void agree() {
     const bool time_to_save = run_.save_minutes > 0 && seconds_since(saved_at_) >= 60 * run_.save_minutes;
     const std::uint64_t excess = memory_watch_->excess(anonymous_bytes());
-    std::array<std::int32_t, 4> said = {SignalWatch::received(), is_root_ && time_to_save ? 1 : 0,
-                                        saver_->is_writing() ? 1 : 0, static_cast<std::int32_t>(excess / kMiB)};
+    const bool time_is_up = limit_->is_reached(std::chrono::duration<double>(2 * (longest_step_ + longest_save_)));
+    std::array<std::int32_t, 5> said = {SignalWatch::received(), is_root_ && time_is_up ? 1 : 0,
+                                        is_root_ && time_to_save ? 1 : 0, saver_->is_writing() ? 1 : 0,
+                                        static_cast<std::int32_t>(excess / kMiB)};
     communicator_.all_reduce(std::span<std::int32_t>(said), heddle::Reduction::max, "whether to stop or save");
-    agreement_ = {said[0], said[1] != 0, said[2] != 0, static_cast<std::uint64_t>(said[3])};
+    agreement_ = {said[0], said[1] != 0, said[2] != 0, said[3] != 0, static_cast<std::uint64_t>(said[4])};
   }
 
   void stop_if_nothing_moves() {
@@ -399,12 +407,16 @@ class Trainer {
   TrainingState state_;
   struct Agreement {
     int signal = 0;
+    bool is_late = false;  ///< the time limit is reached
     bool saves = false;
     bool is_writing = false;  ///< a save that is under way
     std::uint64_t excess_mib = 0;
+    bool stops() const { return signal != 0 || is_late; }
   };
   Agreement agreement_;  ///< of all ranks, in the last step
   Clock::time_point saved_at_;
+  std::optional<TimeLimit> limit_;
+  double longest_step_ = 0, longest_save_ = 0;  ///< seconds
   std::optional<CheckpointSaver> saver_;
   std::optional<Rewinding> rewinding_;
 };
