@@ -1,8 +1,10 @@
-// Products of bf16, whose order of sums is a promise: the same bits with the processor's instruction and without.
+// Products of bf16, whose order of sums and rounding are a promise: with the processor's instructions, and without.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <optional>
 
 #include "instruction_sets.h"
 #include "kernels/cpu/matmul.h"
@@ -62,9 +64,41 @@ Tensor product_of(Factor& a, Factor& b, const Extents& e, const ScratchMemory& s
   return c;
 }
 
+/// A term of a sum: the factors of a product.
+struct Term {
+  float a = 0.0f, b = 0.0f;
+};
+
 /// Intel 64 and IA-32 Architectures Software Developer's Manual, VDPBF16PS: a sum takes the product of the upper halves
 /// of a pair, then that of the lower ones; each product is exact and each sum rounded to nearest even.
-Tensor by_the_manual(const Factor& a, const Factor& b, const Extents& e) {
+float add_one_by_one(float sum, Term first, Term second) {
+  return std::fma(first.a, first.b, std::fma(second.a, second.b, sum));
+}
+
+/// Arm Architecture Reference Manual, FPAdd_BF16 and BFRound: numbers below 2^-126 are zero, and of an inexact sum the
+/// last bit is 1.
+float add_to_odd(float a, float b) {
+  const auto flush = [](double x) { return std::abs(x) < 0x1p-126 ? std::copysign(0.0, x) : x; };
+  const double x = flush(a), y = flush(b), sum = x + y;
+  // What the sum in double lost (Knuth's two-sum) has a sign; towards it or from it lies a number that ends in 1.
+  const double rest = (x - (sum - (sum - x))) + (y - (sum - x));
+  auto bits = std::bit_cast<std::uint64_t>(sum);
+  if (rest != 0.0) bits = ((rest < 0.0) == (sum < 0.0) ? bits : bits - 1) | 1;
+  // The same from double to float: cut off, and 1 where that lost something.
+  const auto exact = std::bit_cast<double>(bits);
+  auto rounded = std::bit_cast<std::uint32_t>(static_cast<float>(exact));
+  if (std::abs(static_cast<double>(std::bit_cast<float>(rounded))) > std::abs(exact)) --rounded;
+  if (static_cast<double>(std::bit_cast<float>(rounded)) != exact) rounded |= 1;
+  return static_cast<float>(flush(std::bit_cast<float>(rounded)));
+}
+
+/// There too, BFDotAdd without FPCR.EBF. Products of bf16 are exact, if they are no smaller than 2^-126.
+float add_pair_to_odd(float sum, Term first, Term second) {
+  return add_to_odd(sum, add_to_odd(first.a * first.b, second.a * second.b));
+}
+
+Tensor by_the_manual(const Factor& a, const Factor& b, const Extents& e, cpu::PairSum pair_sum) {
+  const auto add_pair = pair_sum == cpu::PairSum::to_odd ? add_pair_to_odd : add_one_by_one;
   const auto a_values = a.rounded(), b_values = b.rounded();
   Tensor c(DType::f32, {e.rows, e.columns});
   const std::int64_t block = cpu::depth_block(e.depth);
@@ -73,14 +107,11 @@ Tensor by_the_manual(const Factor& a, const Factor& b, const Extents& e) {
       float total = 0.0f;
       for (std::int64_t begin = 0; begin < e.depth; begin += block) {
         const std::int64_t end = std::min(e.depth, begin + block);
-        float sum = 0.0f;
-        const auto add = [&](std::int64_t k) {
-          if (k < end) sum = std::fma(a_values[a.at(i, k)], b_values[b.at(k, j)], sum);
+        const auto term = [&](std::int64_t k) {
+          return k < end ? Term{a_values[a.at(i, k)], b_values[b.at(k, j)]} : Term{};
         };
-        for (std::int64_t k = begin; k < end; k += 2) {
-          add(k + 1);
-          add(k);
-        }
+        float sum = 0.0f;
+        for (std::int64_t k = begin; k < end; k += 2) sum = add_pair(sum, term(k), term(k + 1));
         total = begin == 0 ? sum : total + sum;
       }
       c.view().as<float>()[i * e.columns + j] = total;
@@ -96,8 +127,13 @@ void expect_bits_of_the_manual(DType a_type, DType b_type) {
     for (const bool a_transposed : {false, true}) {
       for (const bool b_transposed : {false, true}) {
         Factor a(a_type, e.rows, e.depth, a_transposed, 1), b(b_type, e.depth, e.columns, b_transposed, 2);
-        const Tensor expected = by_the_manual(a, b, e);
+        std::optional<cpu::PairSum> pair_sum;
+        Tensor expected;
         test::with_each_way_to_multiply([&](const char* name) {
+          if (pair_sum != cpu::bf16_pair_sum()) {
+            pair_sum = cpu::bf16_pair_sum();
+            expected = by_the_manual(a, b, e, *pair_sum);
+          }
           EXPECT_EQ(product_of(a, b, e, scratch).bytes, expected.bytes)
               << name << ' ' << e.rows << 'x' << e.columns << 'x' << e.depth << ' ' << a_transposed << b_transposed;
         });
@@ -114,6 +150,20 @@ TEST(MatmulOfBFloat16, RoundsOtherFactorsWhereThatIsAskedFor) {
   expect_bits_of_the_manual(DType::f32, DType::bf16);
   expect_bits_of_the_manual(DType::bf16, DType::f32);
   expect_bits_of_the_manual(DType::f16, DType::bf16);
+}
+
+// The tests above hold products on Arm to this function, so it is held to sums made by hand.
+TEST(MatmulOfBFloat16, RoundsToOddInTheReferenceAsArmDefinesIt) {
+  EXPECT_EQ(add_to_odd(1.0f, 1.0f), 2.0f);                             // exact sums stay
+  EXPECT_EQ(add_to_odd(1.0f, 0x1p-23f), 1.0f + 0x1p-23f);              // and odd ones
+  EXPECT_EQ(add_to_odd(1.0f, 0x1p-80f), 1.0f + 0x1p-23f);              // any rest makes the last bit 1
+  EXPECT_EQ(add_to_odd(1.0f + 0x1p-23f, 0x1p-80f), 1.0f + 0x1p-23f);   // where it is 1 the rest is cut off
+  EXPECT_EQ(add_to_odd(1.0f + 0x1p-22f, -0x1p-80f), 1.0f + 0x1p-23f);  // from below
+  EXPECT_EQ(add_to_odd(1.0f, -0x1p-80f), 1.0f - 0x1p-24f);
+  EXPECT_EQ(add_to_odd(-1.0f, 0x1p-30f), -1.0f + 0x1p-24f);
+  EXPECT_EQ(add_to_odd(-1.0f, -0x1p-30f), -1.0f - 0x1p-23f);
+  EXPECT_EQ(add_to_odd(0x1.8p-126f, -0x1p-126f), 0.0f);  // 2^-127 is zero
+  EXPECT_EQ(add_to_odd(1.0f, -1.0f), 0.0f);
 }
 
 TEST(MatmulOfBFloat16, KeepsAnFp32FactorWholeElsewhere) {

@@ -62,7 +62,7 @@ Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, c
   } else {
     // Half of the scratch for A, half for the sums that are carried from group to group.
     blocking.panel_rows = even_part(p.rows, kBlockRows, kernels.row_tile);
-    const std::int64_t depth = shared_words / 2 / blocking.panel_rows * kernels.depth_per_word;
+    const std::int64_t depth = shared_words / 2 / blocking.panel_rows / kernels.words_per_step * kernels.depth_step;
     blocking.group_depth = depth / blocking.depth_block * blocking.depth_block;
     const std::int64_t room = shared_words / 2 / (blocking.panel_rows + kernels.row_tile) - kBlockColumns;
     blocking.panel_columns = even_part(p.columns, room, kernels.column_tile);

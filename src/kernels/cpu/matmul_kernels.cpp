@@ -47,7 +47,7 @@ struct Tile {
 
 /// Factors in f32, their terms added in order.
 struct Float32Factors {
-  static constexpr std::int64_t kDepthPerWord = 1;
+  static constexpr std::int64_t kDepthStep = 1, kWordsPerStep = 1;
   static constexpr TileFunctions kTiles = tile_functions<Tile>();
 
   template <std::int64_t kTile>
@@ -62,7 +62,7 @@ struct Float32Factors {
   }
 };
 
-/// The second term of each pair first, as vdpbf16ps adds them.
+/// The second term of each pair first: PairSum::one_by_one.
 template <int kRows, int kVectors>
 struct PairedTile {
   static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, bool add,
@@ -80,7 +80,7 @@ struct PairedTile {
 
 /// Factors in bf16 where no instruction multiplies them: packed as f32. Others are rounded behind the packing.
 struct BFloat16Factors {
-  static constexpr std::int64_t kDepthPerWord = 1;
+  static constexpr std::int64_t kDepthStep = 1, kWordsPerStep = 1;
   static constexpr TileFunctions kTiles = tile_functions<PairedTile>();
 
   static void round(std::int64_t extent, std::int64_t tile, std::int64_t depth, float* packed) {

@@ -4,10 +4,10 @@
 
 #include "kernels/cpu/matmul.h"
 
-/// The inner loops of the matrix product, compiled for each instruction set. Packed operands are words of 32 bits in
+/// The inner loops of the matrix product, compiled for each instruction set. Packed operands are words in
 /// strips: a strip of A holds `row_tile` rows, a strip of B `column_tile` columns, both with the depth outermost:
-/// strip[word * tile + i]. A word is an f32 of one depth, or a pair of bf16 of two, the first in the lower half. Strips
-/// at the edge and words at the end are filled up with zeros.
+/// strip[word * tile + i]. A word is an f32 of one depth, or two bf16 of two, or, of 64 bits, four of four, the first
+/// lowest. Strips at the edge and words at the end are filled up with zeros. Their sizes are in words of 32 bits.
 namespace heddle::cpu {
 
 /// A run of rows of C times a run of columns, over one group of depth; what one index of parallel_for computes.
@@ -32,13 +32,13 @@ struct MatmulBlock {
 
 struct MatmulKernels {
   std::int64_t row_tile, column_tile;
-  std::int64_t depth_per_word;
+  std::int64_t depth_step, words_per_step;  ///< depths that a word holds, and its size
   /// Packs the first rows and columns of A: [strips][words][row_tile].
   void (*pack_a)(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed);
   void (*multiply)(const MatmulBlock& block);
 
   /// Of a strip that begins a depth block.
-  std::int64_t words(std::int64_t depth) const { return (depth + depth_per_word - 1) / depth_per_word; }
+  std::int64_t words(std::int64_t depth) const { return (depth + depth_step - 1) / depth_step * words_per_step; }
 };
 
 /// Those of the best instruction set that this machine has, for factors of f32 or of bf16.

@@ -54,15 +54,16 @@ double bf16_dots(std::int64_t steps, float* kept) {
   FloatVector sum[kSums];
   HWY_UNROLL(16)
   for (int i = 0; i < kSums; ++i) sum[i] = hn::Set(d, static_cast<float>(i));
-  const auto pairs = hn::BitCast(d, hn::Set(WordTag(), 0x3f003f00u));  // 0.5 twice
+  volatile std::uint32_t halves = 0x3f003f00u;  // g++ 12 for Arm would write a constant of bf16 as one of f16
+  const auto pairs = hn::BitCast(d, hn::Set(WordTag(), halves));
   for (std::int64_t step = 0; step < steps; ++step) {
     HWY_UNROLL(16)
-    for (int i = 0; i < kSums; ++i) sum[i] = add_pairs(pairs, pairs, sum[i]);
+    for (int i = 0; i < kSums; ++i) sum[i] = add_words(pairs, pairs, sum[i]);
   }
   HWY_UNROLL(16)
   for (int i = 1; i < kSums; ++i) sum[0] = hn::Add(sum[0], sum[i]);
   *kept = hn::GetLane(sum[0]);
-  return 4.0 * kSums * static_cast<double>(hn::Lanes(d)) * static_cast<double>(steps);
+  return 2.0 * kDotDepth * kSums * static_cast<double>(hn::Lanes(d)) * static_cast<double>(steps);
 }
 
 }  // namespace heddle::cpu::HWY_NAMESPACE

@@ -131,8 +131,8 @@ inline FinishFunction finish_function(const MatmulBlock& block) {
   return function;
 }
 
-/// `Factors` says how operands are packed and tiles multiplied: kDepthPerWord, pack<kTile>, pack_quantized<kTile> and
-/// kTiles.
+/// `Factors` says how operands are packed and tiles multiplied: kDepthStep, kWordsPerStep, pack<kTile>,
+/// pack_quantized<kTile> and kTiles.
 template <class Factors>
 void pack_a(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed) {
   Factors::template pack<kRowTile>(a, a.row_stride, a.column_stride, rows, depth, packed);
@@ -160,13 +160,20 @@ class ColumnPacker {
 };
 
 template <class Factors>
+void multiply(const MatmulBlock& block);
+
+template <class Factors>
+inline constexpr MatmulKernels kKernels = {
+    kRowTile, kColumnTile, Factors::kDepthStep, Factors::kWordsPerStep, &pack_a<Factors>, &multiply<Factors>};
+
+template <class Factors>
 void multiply(const MatmulBlock& block) {
   const ColumnPacker<Factors> packer(block.b);
   const FinishFunction finish = finish_function(block);
   const std::int64_t row_strips = (block.rows + kRowTile - 1) / kRowTile;
   for (std::int64_t k = 0; k < block.depth; k += block.depth_block) {
     const std::int64_t depth = std::min(block.depth_block, block.depth - k);
-    const std::int64_t words = (depth + Factors::kDepthPerWord - 1) / Factors::kDepthPerWord;
+    const std::int64_t words = kKernels<Factors>.words(depth);
     const bool overwrite = block.first && k == 0;
     const bool finished = block.last && k + depth == block.depth;
     packer.pack(k, depth, block.columns, block.packed_b);
@@ -176,7 +183,7 @@ void multiply(const MatmulBlock& block) {
       const std::int64_t vectors = std::min(kTileVectors, (block.columns - column + kTileLanes - 1) / kTileLanes);
       const auto& functions = Factors::kTiles[static_cast<std::size_t>(vectors - 1)];
       const float* a_strip =
-          block.a + k / Factors::kDepthPerWord * block.a_rows + block.a_first_strip * kRowTile * words;
+          block.a + kKernels<Factors>.words(k) * block.a_rows + block.a_first_strip * kRowTile * words;
       for (std::int64_t strip = 0; strip < row_strips; ++strip) {
         const std::int64_t rows = std::min(kRowTile, block.rows - strip * kRowTile);
         if (finished) prefetch_result(block, strip * kRowTile, rows, column);
@@ -188,10 +195,6 @@ void multiply(const MatmulBlock& block) {
     }
   }
 }
-
-template <class Factors>
-inline constexpr MatmulKernels kKernels = {kRowTile, kColumnTile, Factors::kDepthPerWord, &pack_a<Factors>,
-                                           &multiply<Factors>};
 
 }  // namespace heddle::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

@@ -34,8 +34,8 @@ template <typename T>
 constexpr int kStrips = static_cast<int>(std::max<std::int64_t>(1, kColumns<T> / kLanes));
 static_assert(kColumns<float> % kLanes == 0);
 
-/// In what order the terms of a sum are added: that of the depth, or in pairs the second first, as in matmul.h. And by
-/// which instructions: those of f32, or that for pairs of bf16.
+/// In what order the terms of a sum are added: that of the depth, or in pairs the second first, as in matmul.h. Or by
+/// the instruction for pairs of bf16, in its own way.
 enum class Terms { in_order, in_pairs, by_dot };
 
 /// The terms of 16 bytes of each row.
@@ -175,7 +175,7 @@ HEDDLE_BF16_DOT_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 namespace {
 
-/// As multiply_columns in pairs; `a` holds pairs of bf16, with a zero behind an odd end.
+/// As multiply_columns in pairs; `a` holds pairs of bf16, with zeros behind the end that fill its last word.
 void multiply_columns_by_dot(const float* a, const BFloat16* const* rows, std::int64_t begin, std::int64_t end,
                              std::int64_t ahead, bool add, float* totals) {
   constexpr int kCount = kStrips<BFloat16>;
@@ -194,10 +194,11 @@ void multiply_columns_by_dot(const float* a, const BFloat16* const* rows, std::i
         sums[s] = add_pairs(broadcast_pair(a + k / 2 + i), hn::BitCast(d, columns[i]), sums[s]);
     }
   }
-  for (; k < end; k += 2) {
+  for (; k < filled_depth(end); k += 2) {  // blocks begin at whole words
     alignas(64) std::uint32_t column[kColumns<BFloat16>];
     for (std::int64_t i = 0; i < kColumns<BFloat16>; ++i) {
-      column[i] = rows[i][k].bits | (k + 1 < end ? static_cast<std::uint32_t>(rows[i][k + 1].bits) << 16 : 0u);
+      const auto bits = [&](std::int64_t at) { return at < end ? std::uint32_t{rows[i][at].bits} : 0u; };
+      column[i] = bits(k) | bits(k + 1) << 16;
     }
     for (int s = 0; s < kCount; ++s) {
       const auto pairs = hn::BitCast(d, hn::Load(WordTag(), column + s * kLanes));
@@ -277,6 +278,9 @@ class NextColumns {
   Run runs_[2];
 };
 
+/// As many as fill up any word of packed factors.
+constexpr std::int64_t kZerosBehind = 3;
+
 /// values[kDecodedDepth][kLanes] of one vector of columns at a time.
 constexpr std::int64_t kDecodedDepth = 64;
 
@@ -290,9 +294,11 @@ HWY_INLINE void add_decoded(const float* a, std::int64_t k, std::int64_t depth, 
     const float* of_vector[kVectors];
     for (int v = 0; v < kVectors; ++v) {
       of_vector[v] = values + v * kStride;
-      if (depth % 2 != 0) hn::Store(hn::Zero(d), d, values + v * kStride + depth * kLanes);
+      for (std::int64_t e = depth; e < filled_depth(depth); ++e) {
+        hn::Store(hn::Zero(d), d, values + v * kStride + e * kLanes);
+      }
     }
-    return add_decoded_by_dot<kVectors>(a + k / 2, of_vector, (depth + 1) / 2, sums);
+    return add_decoded_by_dot<kVectors>(a + k / 2, of_vector, filled_depth(depth) / 2, sums);
   }
 #endif
   const auto add_element = [&](std::int64_t e) HWY_ATTR {
@@ -350,7 +356,7 @@ void multiply_row_decoded(const MatrixProduct& p, const float* a) {
   });
 }
 
-/// The row a in scratch as elements of To, rounded to Rounded on the way; a zero behind it.
+/// The row a in scratch as elements of To, rounded to Rounded on the way; zeros behind it.
 template <typename To, typename Rounded = To>
 const float* copy_row(const MatrixProduct& p, const Scratch& scratch) {
   auto* a = reinterpret_cast<To*>(scratch.shared);
@@ -360,7 +366,7 @@ const float* copy_row(const MatrixProduct& p, const Scratch& scratch) {
       a[k] = static_cast<To>(static_cast<float>(Rounded(static_cast<float>(from[k]))));
     }
   });
-  a[p.depth] = To(0.0f);
+  std::fill_n(a + p.depth, kZerosBehind, To(0.0f));
   return reinterpret_cast<const float*>(a);
 }
 
@@ -374,7 +380,7 @@ bool multiply_row(const MatrixProduct& p, const Scratch& scratch) {
   return false;
 #else
   if (p.rows != 1 || p.b.row_stride != 1 || p.a.column_stride != 1 ||
-      static_cast<std::size_t>(p.depth + 1) * sizeof(float) > scratch.shared_bytes) {
+      static_cast<std::size_t>(p.depth + kZerosBehind) * sizeof(float) > scratch.shared_bytes) {
     return false;
   }
   const bool quantized = is_quantized(p.b.dtype);
