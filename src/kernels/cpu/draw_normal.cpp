@@ -52,13 +52,9 @@ HWY_INLINE DoubleVector logarithm(DoubleVector x) {
   return hn::Add(hn::Mul(e, hn::Set(d, std::numbers::ln2)), hn::Add(artanh, artanh));
 }
 
-struct Turn {
-  DoubleVector cosine, sine;
-};
-
 /// Of 2 pi v, v in [0, 1): by Taylor's series of the angle to the nearest quarter turn, at most pi / 4; what they leave
-/// out is below 2^-58.
-HWY_INLINE Turn turn(DoubleVector v) {
+/// out is below 2^-58. Through references, since scalable vectors cannot be members.
+HWY_INLINE void turn(DoubleVector v, DoubleVector& turned_cosine, DoubleVector& turned_sine) {
   static constexpr std::array<double, 8> kSine = {
       1.0,           -1.0 / 6,         1.0 / 120,          -1.0 / 5040,
       1.0 / 362880., -1.0 / 39916800., 1.0 / 6227020800.0, -1.0 / 1307674368000.0};
@@ -81,8 +77,8 @@ HWY_INLINE Turn turn(DoubleVector v) {
   const auto number = hn::ConvertTo(integers, quarters);
   const auto is_odd = hn::RebindMask(d, hn::Eq(hn::And(number, hn::Set(integers, 1)), hn::Set(integers, 1)));
   const auto sign = hn::BitCast(d, hn::ShiftLeft<62>(hn::And(number, hn::Set(integers, 2))));
-  return {hn::Xor(hn::IfThenElse(is_odd, hn::Neg(sine), cosine), sign),
-          hn::Xor(hn::IfThenElse(is_odd, cosine, sine), sign)};
+  turned_cosine = hn::Xor(hn::IfThenElse(is_odd, hn::Neg(sine), cosine), sign);
+  turned_sine = hn::Xor(hn::IfThenElse(is_odd, cosine, sine), sign);
 }
 
 /// As many draws as draw_words() makes pairs of counters at once: two to a counter, from an even one on.
@@ -106,7 +102,8 @@ HWY_INLINE void draw_block(std::uint64_t key, std::uint64_t stream, std::uint64_
     hn::LoadInterleaved4(narrow, words + 4 * i, word0, word1, word2, word3);
     const auto logarithms = logarithm(hn::Sub(hn::Set(d, 1.0), uniform(word0, word1)));
     const auto radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0), logarithms));
-    const auto [cosine, sine] = turn(uniform(word2, word3));
+    DoubleVector cosine, sine;
+    turn(uniform(word2, word3), cosine, sine);
     const auto factor = hn::Set(d, spread);
     hn::StoreInterleaved2(hn::DemoteTo(floats, hn::Mul(hn::Mul(radius, cosine), factor)),
                           hn::DemoteTo(floats, hn::Mul(hn::Mul(radius, sine), factor)), floats, values + 2 * i);
