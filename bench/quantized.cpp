@@ -21,9 +21,10 @@ namespace {
 
 using namespace heddle;
 
-constexpr DType kTypes[] = {DType::f32,    DType::bf16,   DType::q4_0, DType::q4_1,      DType::q5_0, DType::q5_1,
-                            DType::q8_0,   DType::q2_k,   DType::q3_k, DType::q4_k,      DType::q5_k, DType::q6_k,
-                            DType::iq4_nl, DType::iq4_xs, DType::nf4,  DType::nf4_double};
+constexpr DType kTypes[] = {DType::f32,        DType::bf16, DType::q4_0,      DType::q4_1,   DType::q5_0,
+                            DType::q5_1,       DType::q8_0, DType::q2_k,      DType::q3_k,   DType::q4_k,
+                            DType::q5_k,       DType::q6_k, DType::iq4_nl,    DType::iq4_xs, DType::nf4,
+                            DType::nf4_double, DType::fp4,  DType::fp4_double};
 
 struct Shape2 {
   std::int64_t tokens, inputs, outputs;

@@ -19,7 +19,7 @@ struct DTypeInfo {
   std::int64_t block_bytes = 0;  // of GGML's types
 };
 
-constexpr std::array<DTypeInfo, 49> kTypes = {{
+constexpr std::array<DTypeInfo, 51> kTypes = {{
     {DType::f64, 64, "F64", "float64", true},
     {DType::f32, 32, "F32", "float32", true},
     {DType::bf16, 16, "BF16", "bfloat16", true},
@@ -56,6 +56,8 @@ constexpr std::array<DTypeInfo, 49> kTypes = {{
     {DType::iq4_xs, 0, "IQ4_XS", "iq4_xs", false, 256, 136},
     {DType::nf4, 0, "NF4", "nf4", false, 64},
     {DType::nf4_double, 0, "NF4_DOUBLE", "nf4_double", false, 64},
+    {DType::fp4, 0, "FP4", "fp4", false, 64},
+    {DType::fp4_double, 0, "FP4_DOUBLE", "fp4_double", false, 64},
     {DType::iq1_s, 0, "IQ1_S", "iq1_s", false, 256, 50},
     {DType::iq1_m, 0, "IQ1_M", "iq1_m", false, 256, 56},
     {DType::iq2_xxs, 0, "IQ2_XXS", "iq2_xxs", false, 256, 66},
@@ -114,9 +116,9 @@ std::int64_t storage_bytes(DType type, std::int64_t elements) {
   const DTypeInfo& of = info(type);
   if (of.block_bytes > 0) return elements / of.block * of.block_bytes;
   if (of.block == 1) return elements * static_cast<std::int64_t>(of.bits) / 8;
-  // NF4: two codes a byte up to a multiple of 4 bytes, then the scales.
+  // bitsandbytes' four bits: two codes a byte up to a multiple of 4 bytes, then the scales.
   const std::int64_t codes = (elements + 7) / 8 * 4, blocks = (elements + of.block - 1) / of.block;
-  if (type == DType::nf4) return codes + 4 * blocks;
+  if (type == DType::nf4 || type == DType::fp4) return codes + 4 * blocks;
   return codes + (blocks + 3) / 4 * 4 + 4 * ((blocks + 255) / 256) + 4;
 }
 

@@ -45,9 +45,11 @@ enum class DType : std::uint8_t {
   q6_k,
   iq4_nl,
   iq4_xs,
-  // bitsandbytes' 4-bit NormalFloat, blocks of 64 over the flattened tensor; see quantize/nf4.h for the layout:
+  // bitsandbytes' types of four bits, blocks of 64 over the flattened tensor; see quantize/four_bit.h for the layout:
   nf4,         ///< scales in fp32
   nf4_double,  ///< scales in 8 bits, with scales of their own (double quantization)
+  fp4,
+  fp4_double,
   // GGML's other types: named in a listing, never decoded.
   iq1_s,
   iq1_m,
@@ -73,7 +75,8 @@ bool is_quantized(DType type);
 bool is_decodable(DType type);
 /// Elements of a block; a row of a GGML type is whole blocks. 1 for plain types.
 std::int64_t block_elements(DType type);
-/// Bytes of a tensor of that many elements (whole blocks; NF4's last one may be short). Plain types: of whole bytes.
+/// Bytes of a tensor of that many elements (whole blocks; the last one of four bits may be short). Plain types: of
+/// whole bytes.
 std::int64_t storage_bytes(DType type, std::int64_t elements);
 /// "F32", "BF16", ... as safetensors spells them; "Q4_K", "NF4", ... for quantized types, which it does not have.
 std::string_view safetensors_name(DType type);

@@ -146,7 +146,8 @@ struct RunConfig {
   bool has_lora = false;
   LoraConfig lora;                     // where has_lora
   std::vector<std::string> lora_keys;  // those of `lora` that are set, so that they must agree with the adapter's
-  bool load_in_4bit = false;           // the base's linear layers in NF4
+  bool load_in_4bit = false;           // the base's linear layers
+  std::string bnb_4bit_quant_type = "nf4";
   bool bnb_4bit_use_double_quant = false;
   // dropout; absent: the model's config
   std::optional<double> attention_dropout, hidden_dropout, embedding_dropout;

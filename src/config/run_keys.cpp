@@ -324,7 +324,7 @@ constexpr std::array kAdapters = {
            "Biases that are trained: none, all, or those of layers with an adapter."},
     RunKey{"load_in_4bit", Rule::boolean(), "false", put<&RunConfig::load_in_4bit>, "",
            "Linear layers of the base in four bits (QLoRA)."},
-    RunKey{"bnb_4bit_quant_type", Rule::one_of(kQuantTypes), "\"nf4\"", nullptr, "nf4",
+    RunKey{"bnb_4bit_quant_type", Rule::one_of(kQuantTypes), "\"nf4\"", put<&RunConfig::bnb_4bit_quant_type>, "",
            "Their type (bitsandbytes' own default is fp4)."},
     RunKey{"bnb_4bit_use_double_quant", Rule::boolean(), "false", put<&RunConfig::bnb_4bit_use_double_quant>, "",
            "Quantize their scales too."},

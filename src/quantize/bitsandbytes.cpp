@@ -4,10 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 
 namespace heddle {
 namespace {
@@ -15,7 +14,6 @@ namespace {
 constexpr std::string_view kCodes;
 constexpr std::string_view kScales = ".absmax", kValues = ".quant_map";
 constexpr std::string_view kNestedScales = ".nested_absmax", kNestedValues = ".nested_quant_map";
-constexpr std::string_view kState = ".quant_state.bitsandbytes__nf4";
 
 template <std::size_t kCount>
 std::span<const std::byte> bytes_of(const std::array<float, kCount>& values) {
@@ -39,6 +37,10 @@ std::int64_t BitsandbytesState::elements() const {
   return count;
 }
 
+std::string quant_state_suffix(const BitsandbytesState& state) {
+  return std::string(kQuantStateMark) + state.quant_type;
+}
+
 std::string quant_state_text(const BitsandbytesState& state) {
   std::string text = fmt::format(R"({{"quant_type": "{}", "blocksize": {}, "dtype": "{}", "shape": [{}])",
                                  state.quant_type, state.block, state.torch_dtype, fmt::join(state.shape, ", "));
@@ -52,7 +54,7 @@ std::string quant_state_text(const BitsandbytesState& state) {
 std::vector<BitsandbytesPart> bitsandbytes_parts(const BitsandbytesState& state, std::span<const std::byte> tensor,
                                                  std::string_view text) {
   const std::int64_t elements = state.elements();
-  const Nf4Layout layout(state.dtype(), elements);
+  const FourBitLayout layout(state.dtype(), elements);
   const auto part = [&](std::string_view suffix, DType dtype, std::vector<std::int64_t> shape, std::int64_t begin,
                         std::int64_t count) {
     const auto bytes =
@@ -67,13 +69,13 @@ std::vector<BitsandbytesPart> bitsandbytes_parts(const BitsandbytesState& state,
   const std::int64_t codes = code_bytes(elements);
   parts.push_back(part(kCodes, DType::u8, {codes, 1}, 0, codes));
   parts.push_back(part(kScales, state.nested ? DType::u8 : DType::f32, {layout.blocks}, layout.scales, layout.blocks));
-  parts.push_back(table(kValues, bytes_of(kNf4Values)));
+  parts.push_back(table(kValues, bytes_of(four_bit_values(state.dtype()))));
   if (state.nested) {
     parts.push_back(
         part(kNestedScales, DType::f32, {layout.nested_blocks}, layout.nested_scales, layout.nested_blocks));
-    parts.push_back(table(kNestedValues, bytes_of(nf4_scale_values())));
+    parts.push_back(table(kNestedValues, bytes_of(nested_scale_values())));
   }
-  parts.push_back({std::string(kState),
+  parts.push_back({quant_state_suffix(state),
                    DType::u8,
                    {static_cast<std::int64_t>(text.size())},
                    std::as_bytes(std::span(text.data(), text.size()))});
@@ -81,35 +83,32 @@ std::vector<BitsandbytesPart> bitsandbytes_parts(const BitsandbytesState& state,
 }
 
 std::vector<BitsandbytesSource> bitsandbytes_sources(const BitsandbytesState& state, std::string_view tensor) {
-  if (state.quant_type != "nf4") fail("{}: quant_type is {}; expected nf4", tensor, state.quant_type);
-  if (state.block != kNf4Block) fail("{}: blocksize is {}; expected {}", tensor, state.block, kNf4Block);
-  if (state.nested && (state.nested_block != kNf4NestedBlock || state.nested_torch_dtype != "float32")) {
-    fail("{}: scales are {} in blocks of {}; expected float32 in blocks of {}", tensor, state.nested_torch_dtype,
-         state.nested_block, kNf4NestedBlock);
+  if (state.quant_type != "nf4" && state.quant_type != "fp4") {
+    fail("{}: quant_type is {}; expected nf4 or fp4", tensor, state.quant_type);
   }
-  const Nf4Layout layout(state.dtype(), state.elements());
+  if (state.block != kFourBitBlock) fail("{}: blocksize is {}; expected {}", tensor, state.block, kFourBitBlock);
+  if (state.nested && (state.nested_block != kNestedBlock || state.nested_torch_dtype != "float32")) {
+    fail("{}: scales are {} in blocks of {}; expected float32 in blocks of {}", tensor, state.nested_torch_dtype,
+         state.nested_block, kNestedBlock);
+  }
+  const FourBitLayout layout(state.dtype(), state.elements());
   constexpr auto kFloat = static_cast<std::int64_t>(sizeof(float));
   std::vector<BitsandbytesSource> sources = {
       {kCodes, 0, code_bytes(state.elements())},
       {kScales, layout.scales, layout.blocks * (state.nested ? 1 : kFloat)},
-      {kValues, -1, static_cast<std::int64_t>(kNf4Values.size()) * kFloat},
+      {kValues, -1, static_cast<std::int64_t>(four_bit_values(state.dtype()).size()) * kFloat},
   };
   if (state.nested) {
     sources.push_back({kNestedScales, layout.nested_scales, layout.nested_blocks * kFloat});
-    sources.push_back({kNestedValues, -1, static_cast<std::int64_t>(nf4_scale_values().size()) * kFloat});
+    sources.push_back({kNestedValues, -1, static_cast<std::int64_t>(nested_scale_values().size()) * kFloat});
   }
   return sources;
 }
 
-void check_bitsandbytes_table(std::string_view suffix, std::span<const std::byte> bytes, std::string_view tensor) {
-  const auto expected = suffix == kValues ? bytes_of(kNf4Values) : bytes_of(nf4_scale_values());
+void check_bitsandbytes_table(const BitsandbytesState& state, std::string_view suffix, std::span<const std::byte> bytes,
+                              std::string_view tensor) {
+  const auto expected = suffix == kValues ? bytes_of(four_bit_values(state.dtype())) : bytes_of(nested_scale_values());
   if (!std::ranges::equal(bytes, expected)) fail("{}{} has other values than bitsandbytes' own", tensor, suffix);
-}
-
-void finish_bitsandbytes_tensor(const BitsandbytesState& state, std::span<std::byte> tensor) {
-  if (!state.nested) return;
-  const auto mean = static_cast<float>(state.nested_offset);
-  std::memcpy(tensor.data() + Nf4Layout(state.dtype(), state.elements()).mean, &mean, sizeof(mean));
 }
 
 }  // namespace heddle

@@ -7,14 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "base/dtype.h"
+#include "quantize/four_bit.h"
 
-/// How bitsandbytes stores a tensor NAME in NF4 in a safetensors file, as `save_pretrained` leaves a 4-bit model:
-///   NAME                                       u8 [(elements + 1) / 2, 1], two codes a byte
+/// How bitsandbytes stores a tensor NAME in four bits in a safetensors file, as `save_pretrained` leaves such a model:
+///   NAME                                       u8 [(elements + 1) / 2, 1], two codes a byte; or the same bytes as
+///                                              another type (bnb_4bit_quant_storage)
 ///   NAME.absmax                                f32 [blocks]; u8 [blocks] with double quantization
 ///   NAME.quant_map                             f32 [16], what the codes stand for
 ///   NAME.nested_absmax, NAME.nested_quant_map  f32 [nested blocks], f32 [256]: with double quantization
-///   NAME.quant_state.bitsandbytes__nf4         u8: a JSON text
+///   NAME.quant_state.bitsandbytes__nf4         u8: a JSON text; of FP4 the name ends with fp4
 namespace heddle {
 
 /// What the JSON text says.
@@ -28,9 +29,13 @@ struct BitsandbytesState {
   std::string nested_torch_dtype = "float32";
   double nested_offset = 0.0;
 
-  DType dtype() const { return nested ? DType::nf4_double : DType::nf4; }
+  DType dtype() const { return four_bit_type(quant_type, nested); }
   std::int64_t elements() const;
 };
+
+/// What the names of states begin with, behind NAME, and of one state.
+inline constexpr std::string_view kQuantStateMark = ".quant_state.bitsandbytes__";
+std::string quant_state_suffix(const BitsandbytesState& state);
 
 /// As Python's json.dumps writes it.
 std::string quant_state_text(const BitsandbytesState& state);
@@ -43,7 +48,7 @@ struct BitsandbytesPart {
   std::span<const std::byte> bytes;  ///< into the tensor, the state's text or a constant table
 };
 
-/// The parts of a tensor that lies in memory as quantize/nf4.h says. `text` is quant_state_text(state).
+/// The parts of a tensor that lies in memory as quantize/four_bit.h says. `text` is quant_state_text(state).
 std::vector<BitsandbytesPart> bitsandbytes_parts(const BitsandbytesState& state, std::span<const std::byte> tensor,
                                                  std::string_view text);
 
@@ -54,12 +59,12 @@ struct BitsandbytesSource {
   std::int64_t target = 0, bytes = 0;
 };
 
-/// What to read, and to where in storage_bytes(state.dtype(), state.elements()) that are zero before. Throws Error
-/// naming `tensor` where the state is one that NF4 here does not have: other block sizes, fp4.
+/// What to read, and to where in storage_bytes(state.dtype(), state.elements()) that are zero before. The mean of the
+/// scales lies in no tensor: it is the state's nested_offset. Throws Error naming `tensor` where the state is one that
+/// quantize/four_bit.h does not have, such as other block sizes.
 std::vector<BitsandbytesSource> bitsandbytes_sources(const BitsandbytesState& state, std::string_view tensor);
 /// Throws Error naming `tensor` where a table that was read differs from ours.
-void check_bitsandbytes_table(std::string_view suffix, std::span<const std::byte> bytes, std::string_view tensor);
-/// Writes what only the state holds, the mean of the scales, into the tensor.
-void finish_bitsandbytes_tensor(const BitsandbytesState& state, std::span<std::byte> tensor);
+void check_bitsandbytes_table(const BitsandbytesState& state, std::string_view suffix, std::span<const std::byte> bytes,
+                              std::string_view tensor);
 
 }  // namespace heddle

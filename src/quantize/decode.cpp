@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quantize/four_bit.h"
 #include "quantize/ggml_blocks.h"
-#include "quantize/nf4.h"
 
 namespace heddle {
 
@@ -16,7 +16,7 @@ void decode(DType type, const std::byte* tensor, std::int64_t elements, std::int
     const auto bytes = static_cast<std::int64_t>(dtype_bytes(type));
     return convert(tensor + begin * bytes, type, out, DType::f32, count);
   }
-  if (type == DType::nf4 || type == DType::nf4_double) return decode_nf4(type, tensor, elements, begin, count, out);
+  if (is_four_bit(type)) return decode_four_bit(type, tensor, elements, begin, count, out);
   const DecodeBlock decode_block = ggml_decoder(type);
   if (decode_block == nullptr) fail("values of type {} cannot be decoded", safetensors_name(type));
   const std::int64_t block = block_elements(type), block_bytes = storage_bytes(type, block);

@@ -8,8 +8,8 @@
 namespace heddle {
 
 /// Decodes elements [begin, begin + count) of a tensor of `elements` elements to fp32, for every type that
-/// is_decodable() and real: plain floats, GGML's blocks with the bits of ggml's dequantize_row_*, NF4. `tensor` is its
-/// first byte. `begin` is a multiple of the type's block, `count` too except at the tensor's end.
+/// is_decodable() and real: plain floats, GGML's blocks with the bits of ggml's dequantize_row_*, bitsandbytes' four
+/// bits. `tensor` is its first byte. `begin` is a multiple of the type's block, `count` too except at the tensor's end.
 /// Throws Error naming the type if it has no decoder.
 void decode(DType type, const std::byte* tensor, std::int64_t elements, std::int64_t begin, std::int64_t count,
             float* out);

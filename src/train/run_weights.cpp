@@ -45,7 +45,7 @@ std::vector<float> row_norms(const WeightFiles& files, const StoredTensor& tenso
   const std::int64_t rows = tensor.shape[0], columns = tensor.shape[1], elements = rows * columns;
   const bool is_encoded = held.is_quantized() && *held.storage != tensor.dtype;
   const std::vector<std::byte> encoded =
-      is_encoded ? encode_nf4(files, tensor, *held.storage) : std::vector<std::byte>();
+      is_encoded ? encode_four_bit(files, tensor, *held.storage) : std::vector<std::byte>();
   std::vector<double> squares(static_cast<std::size_t>(is_transposed ? columns : rows), 0.0);
   const std::int64_t block = block_elements(tensor.dtype);
   const std::int64_t piece = std::max(block, (std::int64_t{1} << 18) / block * block);

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "models/model.h"
+#include "quantize/four_bit.h"
 
 namespace heddle {
 namespace {
@@ -64,17 +66,23 @@ std::shared_ptr<const LoraModules> adapter_of(const RunConfig& run, const ModelC
   return std::make_shared<LoraModules>(std::move(config), model.model_type, modules, where);
 }
 
-/// The types of what an adapter's base keeps quantized: its files' own, or NF4.
+/// The types of what an adapter's base keeps quantized: its files' own, or four bits.
 std::map<std::string, DType, std::less<>> types_of_base(const RunConfig& run, const ModuleList& modules,
                                                         const WeightFiles* files) {
   auto types = quantized_types(files);
   if (!run.load_in_4bit) return types;
+  const bool is_four_bit_base =
+      std::any_of(types.begin(), types.end(), [](const auto& type) { return is_four_bit(type.second); });
+  if (is_four_bit_base) {
+    note("load_in_4bit: the base is in four bits already, and stays as it is");
+    return types;
+  }
   if (!types.empty()) {
     fail("load_in_4bit is true, but the base is quantized already: {} is {}", types.begin()->first,
          safetensors_name(types.begin()->second));
   }
-  for (const auto& module : modules.linear)
-    types.emplace(module + ".weight", run.bnb_4bit_use_double_quant ? DType::nf4_double : DType::nf4);
+  const DType type = four_bit_type(run.bnb_4bit_quant_type, run.bnb_4bit_use_double_quant);
+  for (const auto& module : modules.linear) types.emplace(module + ".weight", type);
   return types;
 }
 

@@ -11,7 +11,7 @@
 #include "kernels/cpu/draw_normal.h"
 #include "models/model.h"
 #include "quantize/decode.h"
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 #include "train/local_state.h"
 #include "train/parallel_convert.h"
 
@@ -184,7 +184,7 @@ void load_bytes(const WeightFiles& files, const StoredTensor& stored, const std:
 /// Of a tensor that becomes NF4.
 void load_encoded(const WeightFiles& files, const StoredTensor& stored, DType type,
                   const std::vector<LocalTensor>& tensors) {
-  const auto encoded = encode_nf4(files, stored, type);
+  const auto encoded = encode_four_bit(files, stored, type);
   for (const auto& tensor : tensors) {
     std::copy(encoded.begin() + tensor.begin, encoded.begin() + tensor.end,
               static_cast<std::byte*>(tensor.values.data));
@@ -231,11 +231,11 @@ void initialize(const Parameters& parameters, std::uint64_t seed, bool of_adapte
 
 }  // namespace
 
-std::vector<std::byte> encode_nf4(const WeightFiles& files, const StoredTensor& stored, DType type) {
+std::vector<std::byte> encode_four_bit(const WeightFiles& files, const StoredTensor& stored, DType type) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : stored.shape) elements *= extent;
   std::vector<std::byte> encoded(static_cast<std::size_t>(storage_bytes(type, elements))), piece;
-  Nf4Encoder encoder(type, elements, encoded);
+  FourBitEncoder encoder(type, elements, encoded);
   std::vector<float> values;
   for (std::int64_t begin = 0; begin < elements; begin += kBuffered) {
     const std::int64_t count = std::min(kBuffered, elements - begin);

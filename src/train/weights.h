@@ -37,13 +37,13 @@ WeightSource match_weights(const WeightFiles& files, const Parameters& parameter
 WeightSource match_adapter(const WeightFiles& files, const Parameters& parameters, const LoraModules& modules);
 
 /// Reads what this rank holds of the weights (and master weights): only these bytes of the files.
-/// Quantized weights are decoded, unless the run keeps them so; NF4 is encoded on the way.
+/// Quantized weights are decoded, unless the run keeps them so; four bits are encoded on the way.
 void load_weights(const WeightFiles& files, const WeightSource& source, const Parameters& parameters,
                   const Sharding& sharding, Executor& executor);
 
-/// A tensor as `type` (NF4), whole: its scales lie behind its codes and have a mean of their own. Its values are read
-/// in pieces.
-std::vector<std::byte> encode_nf4(const WeightFiles& files, const StoredTensor& stored, DType type);
+/// A tensor as `type` of four bits, whole: its scales lie behind its codes and have a mean of their own. Its values are
+/// read in pieces.
+std::vector<std::byte> encode_four_bit(const WeightFiles& files, const StoredTensor& stored, DType type);
 
 /// Fresh weights by each parameter's rule, drawn from the seed and the parameter's place: the same numbers whatever
 /// this rank holds of them, and with an adapter beside them or not.

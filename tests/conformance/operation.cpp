@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "quantize/decode.h"
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 
 namespace heddle::conformance {
 
@@ -59,8 +59,8 @@ Operand random_quantized(DType dtype, Shape shape, std::uint64_t stream, double 
   const std::int64_t elements = shape.elements();
   std::vector<float> values(plain.values.begin(), plain.values.end());
   std::vector<std::byte> bytes(static_cast<std::size_t>(storage_bytes(dtype, elements)));
-  if (dtype == DType::nf4 || dtype == DType::nf4_double) {
-    Nf4Encoder encoder(dtype, elements, bytes);
+  if (is_four_bit(dtype)) {
+    FourBitEncoder encoder(dtype, elements, bytes);
     encoder.encode(0, values);
     encoder.finish();
   } else {

@@ -13,7 +13,7 @@
 #include "kernels/cpu/matmul.h"
 #include "product_operands.h"
 #include "quantize/decode.h"
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 
 namespace heddle {
 namespace {
@@ -25,9 +25,10 @@ using test::ScratchMemory;
 using test::Tensor;
 using test::ThreadsScope;
 
-constexpr DType kQuantized[] = {DType::q4_0,   DType::q4_1,   DType::q5_0, DType::q5_1,      DType::q8_0,
-                                DType::q2_k,   DType::q3_k,   DType::q4_k, DType::q5_k,      DType::q6_k,
-                                DType::iq4_nl, DType::iq4_xs, DType::nf4,  DType::nf4_double};
+constexpr DType kQuantized[] = {DType::q4_0, DType::q4_1,       DType::q5_0,   DType::q5_1,
+                                DType::q8_0, DType::q2_k,       DType::q3_k,   DType::q4_k,
+                                DType::q5_k, DType::q6_k,       DType::iq4_nl, DType::iq4_xs,
+                                DType::nf4,  DType::nf4_double, DType::fp4,    DType::fp4_double};
 
 /// A weight [rows, columns] in both forms. Its bytes are random: every code and scale occurs, also negative scales.
 struct Weight {
@@ -36,9 +37,9 @@ struct Weight {
     const std::int64_t elements = shape.elements();
     bytes.resize(static_cast<std::size_t>(storage_bytes(type, elements)));
     Random random(seed, 11);
-    if (type == DType::nf4 || type == DType::nf4_double) {
+    if (is_four_bit(type)) {
       const Tensor values = random_tensor(DType::f32, shape, seed);
-      Nf4Encoder encoder(type, elements, bytes);
+      FourBitEncoder encoder(type, elements, bytes);
       encoder.encode(0, {reinterpret_cast<const float*>(values.bytes.data()), static_cast<std::size_t>(elements)});
       encoder.finish();
     } else {
@@ -75,10 +76,9 @@ struct Weight {
   Tensor decoded;
 };
 
-/// Widths of rows that the type allows: whole blocks; any for NF4, whose blocks run over the ends of rows.
+/// Widths of rows that the type allows: whole blocks; any for four bits, whose blocks run over the ends of rows.
 std::vector<std::int64_t> widths(DType type) {
-  const bool is_nf4 = type == DType::nf4 || type == DType::nf4_double;
-  if (is_nf4) return {1, 37, 576, 1000, 1088};
+  if (is_four_bit(type)) return {1, 37, 576, 1000, 1088};
   const std::int64_t block = block_elements(type);
   return {block, 3 * block, block == 32 ? 1056 : 1536};  // the last: blocks of depth end inside units
 }

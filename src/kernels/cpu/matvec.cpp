@@ -17,7 +17,7 @@
 #include "kernels/cpu/bf16_dot-inl.h"
 #include "kernels/cpu/quantized.h"
 #include "kernels/cpu/transpose-inl.h"
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
@@ -254,10 +254,10 @@ class NextColumns {
     const auto run_at = [&](std::int64_t offset, std::int64_t row_bytes) {
       return Run{data + offset + row * row_bytes, (row_bytes * count / steps + kLine - 1) / kLine * kLine};
     };
-    if (b.dtype == DType::nf4 || b.dtype == DType::nf4_double) {
-      const std::int64_t scale_bytes = b.dtype == DType::nf4 ? 4 : 1;
+    if (is_four_bit(b.dtype)) {
+      const std::int64_t scale_bytes = is_double_quantized(b.dtype) ? 1 : 4;
       runs_[0] = run_at(0, b.column_stride / 2);
-      runs_[1] = run_at(Nf4Layout(b.dtype, b.elements).scales, b.column_stride / kNf4Block * scale_bytes);
+      runs_[1] = run_at(FourBitLayout(b.dtype, b.elements).scales, b.column_stride / kFourBitBlock * scale_bytes);
     } else {
       runs_[0] = run_at(0, storage_bytes(b.dtype, b.column_stride));
     }

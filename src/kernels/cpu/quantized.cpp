@@ -60,14 +60,15 @@ void decode_run(const QuantizedTensor& tensor, std::int64_t begin, std::int64_t 
 }
 
 template <DType kType>
-void decode_nf4_run(const QuantizedTensor& tensor, std::int64_t begin, std::int64_t count, float* out) {
-  const Nf4Layout layout(kType, tensor.elements);
+void decode_four_bit_run(const QuantizedTensor& tensor, std::int64_t begin, std::int64_t count, float* out) {
+  const FourBitLayout layout(kType, tensor.elements);
   for (const std::int64_t end = begin + count; begin < end;) {
     const std::int64_t unit = begin / kUnit, skipped = begin % kUnit, taken = std::min(kUnit - skipped, end - begin);
     if (taken == kUnit) {
-      nf4_unit(tensor.data + unit * kHalf, nf4_scale(kType, layout, tensor.data, begin / kNf4Block), out);
+      four_bit_unit<kType>(tensor.data + unit * kHalf,
+                           four_bit_scale(kType, layout, tensor.data, begin / kFourBitBlock), out);
     } else {  // the tensor may end in it
-      decode_nf4(kType, tensor.data, tensor.elements, begin, taken, out);
+      decode_four_bit(kType, tensor.data, tensor.elements, begin, taken, out);
     }
     begin += taken;
     out += taken;
@@ -92,8 +93,10 @@ DecodeRun decoder(DType dtype) {
     case DType::q6_k: return decode_run<Q6_K>;
     case DType::iq4_nl: return decode_run<Iq4Nl>;
     case DType::iq4_xs: return decode_run<Iq4Xs>;
-    case DType::nf4: return decode_nf4_run<DType::nf4>;
-    case DType::nf4_double: return decode_nf4_run<DType::nf4_double>;
+    case DType::nf4: return decode_four_bit_run<DType::nf4>;
+    case DType::nf4_double: return decode_four_bit_run<DType::nf4_double>;
+    case DType::fp4: return decode_four_bit_run<DType::fp4>;
+    case DType::fp4_double: return decode_four_bit_run<DType::fp4_double>;
     default: break;
   }
 #endif

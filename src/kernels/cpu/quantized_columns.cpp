@@ -77,23 +77,23 @@ void decode_columns(const QuantizedTensor& tensor, std::int64_t begin, std::int6
 
 /// The scales of one block of each row: `first` of the first one, `stride` blocks apart.
 template <DType kType>
-HWY_INLINE FloatVector nf4_scales(const Nf4Layout& layout, const std::byte* tensor, std::int64_t first,
-                                  std::int64_t stride) {
+HWY_INLINE FloatVector four_bit_scales(const FourBitLayout& layout, const std::byte* tensor, std::int64_t first,
+                                       std::int64_t stride) {
   const FloatTag d;
   HWY_ALIGN float scales[kWidth];
-  if constexpr (kType == DType::nf4) {
+  if constexpr (!is_double_quantized(kType)) {
     for (std::int64_t i = 0; i < kWidth; ++i) {
       scales[i] = read<float>(tensor + layout.scales + (first + i * stride) * static_cast<std::int64_t>(sizeof(float)));
     }
     return hn::Load(d, scales);
   } else {
-    const std::array<float, 256>& values = nf4_scale_values();
+    const std::array<float, 256>& values = nested_scale_values();
     HWY_ALIGN float nested[kWidth];
     for (std::int64_t i = 0; i < kWidth; ++i) {
       const std::int64_t block = first + i * stride;
       scales[i] = values[read<std::uint8_t>(tensor + layout.scales + block)];
-      nested[i] = read<float>(tensor + layout.nested_scales +
-                              block / kNf4NestedBlock * static_cast<std::int64_t>(sizeof(float)));
+      nested[i] =
+          read<float>(tensor + layout.nested_scales + block / kNestedBlock * static_cast<std::int64_t>(sizeof(float)));
     }
     // Two roundings, as bitsandbytes.
     return hn::Add(hn::Mul(hn::Load(d, scales), hn::Load(d, nested)), hn::Set(d, read<float>(tensor + layout.mean)));
@@ -101,19 +101,19 @@ HWY_INLINE FloatVector nf4_scales(const Nf4Layout& layout, const std::byte* tens
 }
 
 template <DType kType>
-void decode_nf4_columns(const QuantizedTensor& tensor, std::int64_t begin, std::int64_t row_stride, std::int64_t rows,
-                        std::int64_t count, float* out) {
-  if (row_stride % kNf4Block != 0 || rows < kWidth) {
+void decode_four_bit_columns(const QuantizedTensor& tensor, std::int64_t begin, std::int64_t row_stride,
+                             std::int64_t rows, std::int64_t count, float* out) {
+  if (row_stride % kFourBitBlock != 0 || rows < kWidth) {
     return decode_each_row(tensor, begin, row_stride, rows, count, out);
   }
-  const Nf4Layout layout(kType, tensor.elements);
+  const FourBitLayout layout(kType, tensor.elements);
   const auto columns = [&](std::int64_t block, float* to) HWY_ATTR {
-    const FloatVector scale = nf4_scales<kType>(layout, tensor.data, block, row_stride / kNf4Block);
-    const Blocks codes = {tensor.data + block * kNf4Block / 2, row_stride / 2};
-    nf4_columns(codes, 0, scale, to);
-    nf4_columns(codes, kHalf, scale, to + kUnit * kWidth);
+    const FloatVector scale = four_bit_scales<kType>(layout, tensor.data, block, row_stride / kFourBitBlock);
+    const Blocks codes = {tensor.data + block * kFourBitBlock / 2, row_stride / 2};
+    four_bit_columns<kType>(codes, 0, scale, to);
+    four_bit_columns<kType>(codes, kHalf, scale, to + kUnit * kWidth);
   };
-  for_each_unit<kNf4Block>(begin, count, out, columns);
+  for_each_unit<kFourBitBlock>(begin, count, out, columns);
 }
 #endif
 
@@ -134,8 +134,10 @@ DecodeColumns column_decoder(DType dtype) {
     case DType::q6_k: return decode_columns<Q6_K>;
     case DType::iq4_nl: return decode_columns<Iq4Nl>;
     case DType::iq4_xs: return decode_columns<Iq4Xs>;
-    case DType::nf4: return decode_nf4_columns<DType::nf4>;
-    case DType::nf4_double: return decode_nf4_columns<DType::nf4_double>;
+    case DType::nf4: return decode_four_bit_columns<DType::nf4>;
+    case DType::nf4_double: return decode_four_bit_columns<DType::nf4_double>;
+    case DType::fp4: return decode_four_bit_columns<DType::fp4>;
+    case DType::fp4_double: return decode_four_bit_columns<DType::fp4_double>;
     default: break;
   }
 #endif

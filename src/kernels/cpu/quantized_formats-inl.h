@@ -1,9 +1,9 @@
 // The quantized formats in units of 32 elements: a block of GGML's small types, an eighth of its super-blocks, half a
-// block of NF4. Each format says how a unit becomes 32 adjacent f32 (`unit`), and how the same unit of several rows
-// becomes f32 whose lanes are the rows (`columns`). A value is one rounding of what the format says, as ggml and
-// bitsandbytes compute it: products of scales in fp16, of scales of those and of codes are exact in f32, so that
-// neither their order nor a fused multiply-add shows.
-// Formats: ggml-common.h and ggml-quants.c of ggml. Per-target include guard, as Highway's own -inl.h files.
+// block of bitsandbytes' four bits. Each format says how a unit becomes 32 adjacent f32 (`unit`), and how the same unit
+// of several rows becomes f32 whose lanes are the rows (`columns`). A value is one rounding of what the format says, as
+// ggml and bitsandbytes compute it: products of scales in fp16, of scales of those and of codes are exact in f32, so
+// that neither their order nor a fused multiply-add shows. Formats: ggml-common.h and ggml-quants.c of ggml. Per-target
+// include guard, as Highway's own -inl.h files.
 #if defined(HEDDLE_KERNELS_CPU_QUANTIZED_FORMATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEDDLE_KERNELS_CPU_QUANTIZED_FORMATS_INL_H_
 #undef HEDDLE_KERNELS_CPU_QUANTIZED_FORMATS_INL_H_
@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "kernels/cpu/transpose-inl.h"
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
@@ -309,8 +309,9 @@ struct Iq4Xs {  // f16 d, u16 of two upper bits of a scale, 4 bytes of four lowe
   }
 };
 
-/// 32 elements of NF4 from 16 bytes, the upper half of a byte first.
-HWY_INLINE void nf4_unit(const std::byte* codes, float scale, float* out) {
+/// 32 elements of bitsandbytes' four bits from 16 bytes, the upper half of a byte first.
+template <DType kType>
+HWY_INLINE void four_bit_unit(const std::byte* codes, float scale, float* out) {
   constexpr std::size_t kBytes = 8;  // at a time, 16 elements
   const hn::FixedTag<std::uint16_t, kBytes> pairs;
   const hn::FixedTag<std::uint8_t, kBytes> bytes;
@@ -321,19 +322,21 @@ HWY_INLINE void nf4_unit(const std::byte* codes, float scale, float* out) {
     HWY_ALIGN std::byte list[2 * kBytes];
     hn::Store(ordered, pairs, reinterpret_cast<std::uint16_t*>(list));
     for (std::int64_t j = 0; j < kHalf; j += kLanes) {
-      put(hn::Mul(look_up(kNf4Values, load_bytes(list + j)), factor), out + 2 * i + j);
+      put(hn::Mul(look_up(four_bit_values(kType), load_bytes(list + j)), factor), out + 2 * i + j);
     }
   }
 }
 /// 32 elements of each row, whose codes begin `offset` bytes after the block.
-HWY_INLINE void nf4_columns(Blocks codes, std::int64_t offset, FloatVector scale, float* out) {
+template <DType kType>
+HWY_INLINE void four_bit_columns(Blocks codes, std::int64_t offset, FloatVector scale, float* out) {
   Words bytes[4];
   load_transposed(codes, offset, bytes);
   HWY_UNROLL(16)
   for (int byte = 0; byte < 16; ++byte) {
     const int shift = byte % 4 * 8;
-    put(hn::Mul(look_up(kNf4Values, field(bytes[byte / 4], shift + 4, 4)), scale), out + 2 * byte * kLanes);
-    put(hn::Mul(look_up(kNf4Values, field(bytes[byte / 4], shift, 4)), scale), out + (2 * byte + 1) * kLanes);
+    put(hn::Mul(look_up(four_bit_values(kType), field(bytes[byte / 4], shift + 4, 4)), scale), out + 2 * byte * kLanes);
+    put(hn::Mul(look_up(four_bit_values(kType), field(bytes[byte / 4], shift, 4)), scale),
+        out + (2 * byte + 1) * kLanes);
   }
 }
 

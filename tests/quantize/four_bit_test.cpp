@@ -1,10 +1,11 @@
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@
 namespace heddle {
 namespace {
 
+constexpr DType kTypes[] = {DType::nf4, DType::nf4_double, DType::fp4, DType::fp4_double};
+
 std::vector<float> normal_values(std::int64_t count, std::uint64_t seed = 1) {
   Random random(seed, 3);
   std::vector<float> values(static_cast<std::size_t>(count));
@@ -26,7 +29,7 @@ std::vector<float> normal_values(std::int64_t count, std::uint64_t seed = 1) {
 std::vector<std::byte> encoded(DType type, const std::vector<float>& values, std::int64_t piece = 1 << 30) {
   const auto elements = static_cast<std::int64_t>(values.size());
   std::vector<std::byte> tensor(static_cast<std::size_t>(storage_bytes(type, elements)), std::byte{0xff});
-  Nf4Encoder encoder(type, elements, tensor);
+  FourBitEncoder encoder(type, elements, tensor);
   for (std::int64_t begin = 0; begin < elements; begin += piece) {
     const auto count = static_cast<std::size_t>(std::min(piece, elements - begin));
     encoder.encode(begin, std::span(values).subspan(static_cast<std::size_t>(begin), count));
@@ -42,8 +45,8 @@ std::vector<float> decoded(DType type, const std::vector<std::byte>& tensor, std
 }
 
 // Values printed by bitsandbytes 0.50.2: create_dynamic_map(), its entries 0, 1, 2, 100, 126 ... 129, 200, 254, 255.
-TEST(Nf4, ScaleValuesAreThoseOfTheDynamicDataType) {
-  const std::array<float, 256>& values = nf4_scale_values();
+TEST(FourBit, ScaleValuesAreThoseOfTheDynamicDataType) {
+  const std::array<float, 256>& values = nested_scale_values();
   const std::pair<std::size_t, float> printed[] = {{0, -0.992968738079071f},
                                                    {1, -0.9789062738418579f},
                                                    {2, -0.96484375f},
@@ -59,25 +62,61 @@ TEST(Nf4, ScaleValuesAreThoseOfTheDynamicDataType) {
   EXPECT_TRUE(std::is_sorted(values.begin(), values.end()));
 }
 
-TEST(Nf4, EveryCodeOfABlockIsThatOfTheNearestValue) {
+TEST(FourBit, EveryCodeOfABlockIsThatOfTheNearestValue) {
   const auto values = normal_values(64 * 40);
-  const auto tensor = encoded(DType::nf4, values);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t block = i / 64 * 64;
-    float scale = 0.0f;
-    for (std::size_t j = block; j < block + 64; ++j) scale = std::max(scale, std::abs(values[j]));
-    std::size_t nearest = 0;
-    for (std::size_t code = 1; code < 16; ++code) {
-      const auto distance = [&](std::size_t c) { return std::abs(values[i] / scale - kNf4Values[c]); };
-      if (distance(code) < distance(nearest)) nearest = code;
+  for (const DType type : {DType::nf4, DType::fp4}) {
+    const auto tensor = encoded(type, values);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::size_t block = i / 64 * 64;
+      float scale = 0.0f;
+      for (std::size_t j = block; j < block + 64; ++j) scale = std::max(scale, std::abs(values[j]));
+      std::size_t nearest = 0;
+      for (std::size_t code = 1; code < 16; ++code) {
+        const auto distance = [&](std::size_t c) { return std::abs(values[i] / scale - four_bit_values(type)[c]); };
+        if (distance(code) < distance(nearest)) nearest = code;
+      }
+      const auto pair = std::to_integer<unsigned>(tensor[i / 2]);
+      const unsigned code = i % 2 == 0 ? pair >> 4 : pair & 15u;
+      ASSERT_EQ(four_bit_values(type)[code], four_bit_values(type)[nearest]) << i;  // FP4 has two zeros
     }
-    const auto pair = std::to_integer<unsigned>(tensor[i / 2]);
-    ASSERT_EQ(i % 2 == 0 ? pair >> 4 : pair & 15u, nearest) << i;
   }
 }
 
+// The codes that bitsandbytes 0.50.2 gave for this block. Of its two zeros a small positive number takes the second.
+TEST(FourBit, Fp4HasTheCodesOfBitsandbytes) {
+  std::vector<float> values(64, 0.0f);
+  const float first[] = {1.0f, 1e-3f, -1e-3f, 0.0f, -0.0f, 0.0052f, -0.9f};
+  std::copy(std::begin(first), std::end(first), values.begin());
+  const auto tensor = encoded(DType::fp4, values);
+  const unsigned expected[] = {0x38, 0x00, 0x01, 0xb0, 0x00};
+  for (std::size_t i = 0; i < std::size(expected); ++i) {
+    EXPECT_EQ(std::to_integer<unsigned>(tensor[i]), expected[i]) << i;
+  }
+}
+
+// Printed by bitsandbytes 0.50.2: get_4bit_type("fp4").
+TEST(FourBit, Fp4ValuesAreThoseOfBitsandbytes) {
+  const float printed[] = {0.0f,
+                           0.0052083334885537624f,
+                           0.6666666865348816f,
+                           1.0f,
+                           0.3333333432674408f,
+                           0.5f,
+                           0.1666666716337204f,
+                           0.25f,
+                           0.0f,
+                           -0.0052083334885537624f,
+                           -0.6666666865348816f,
+                           -1.0f,
+                           -0.3333333432674408f,
+                           -0.5f,
+                           -0.1666666716337204f,
+                           -0.25f};
+  EXPECT_TRUE(std::equal(kFp4Values.begin(), kFp4Values.end(), std::begin(printed), std::end(printed)));
+}
+
 // The block [1, -1, 0.5, 0, ...]: codes 15, 0, 12 (0.4407 is nearer to 0.5 than 0.5626), 7.
-TEST(Nf4, LaysOutCodesFirstElementInTheUpperHalfThenScales) {
+TEST(FourBit, LaysOutCodesFirstElementInTheUpperHalfThenScales) {
   std::vector<float> values(67, 0.0f);
   values[0] = 2.0f;
   values[1] = -2.0f;
@@ -103,15 +142,15 @@ TEST(Nf4, LaysOutCodesFirstElementInTheUpperHalfThenScales) {
   EXPECT_EQ(back[64], -0.25f);
 }
 
-TEST(Nf4, DoubleQuantizationKeepsScalesWithinTheStepsOfTheirCodes) {
+TEST(FourBit, DoubleQuantizationKeepsScalesWithinTheStepsOfTheirCodes) {
   for (const std::int64_t elements : {1, 64, 1000, 64 * 256, 64 * 300 + 5}) {
     const auto values = normal_values(elements);
     const auto single = encoded(DType::nf4, values), twice = encoded(DType::nf4_double, values);
-    const Nf4Layout one(DType::nf4, elements), two(DType::nf4_double, elements);
+    const FourBitLayout one(DType::nf4, elements), two(DType::nf4_double, elements);
     ASSERT_EQ(std::memcmp(single.data(), twice.data(), static_cast<std::size_t>(one.scales)), 0) << "codes";
     std::vector<float> scales;
     for (std::int64_t block = 0; block < one.blocks; ++block) {
-      scales.push_back(nf4_scale(DType::nf4, one, single.data(), block));
+      scales.push_back(four_bit_scale(DType::nf4, one, single.data(), block));
     }
     const double mean = std::accumulate(scales.begin(), scales.end(), 0.0) / static_cast<double>(scales.size());
     float stored_mean = 0.0f;
@@ -124,48 +163,48 @@ TEST(Nf4, DoubleQuantizationKeepsScalesWithinTheStepsOfTheirCodes) {
         greatest = std::max(greatest, std::abs(static_cast<double>(scales[static_cast<std::size_t>(i)]) - mean));
       }
       // Neighbouring values of the data type are at most 0.9 / 64 apart.
-      EXPECT_NEAR(nf4_scale(DType::nf4_double, two, twice.data(), block), scales[static_cast<std::size_t>(block)],
+      EXPECT_NEAR(four_bit_scale(DType::nf4_double, two, twice.data(), block), scales[static_cast<std::size_t>(block)],
                   greatest * 0.9 / 64 / 2 + 1e-6)
           << block << " of " << elements;
     }
   }
 }
 
-TEST(Nf4, PiecesGiveTheBytesOfTheWhole) {
+TEST(FourBit, PiecesGiveTheBytesOfTheWhole) {
   const auto values = normal_values(64 * 256 * 3 + 77);
-  for (const DType type : {DType::nf4, DType::nf4_double}) {
+  for (const DType type : kTypes) {
     const auto whole = encoded(type, values);
     EXPECT_EQ(encoded(type, values, 64 * 256), whole);
     EXPECT_EQ(encoded(type, values, 64), whole);
   }
 }
 
-TEST(Nf4, AnyRunDecodesToThatPartOfTheTensor) {
+TEST(FourBit, AnyRunDecodesToThatPartOfTheTensor) {
   constexpr std::int64_t kElements = 64 * 5 + 7;
   const auto values = normal_values(kElements);
-  for (const DType type : {DType::nf4, DType::nf4_double}) {
+  for (const DType type : kTypes) {
     const auto tensor = encoded(type, values);
     const auto whole = decoded(type, tensor, kElements);
     for (const std::int64_t begin : {0, 1, 63, 64, 200, 326}) {
       for (const std::int64_t count : {0, 1, 2, 64, 127}) {
         const std::int64_t taken = std::min(count, kElements - begin);
         std::vector<float> run(static_cast<std::size_t>(taken));
-        decode_nf4(type, tensor.data(), kElements, begin, taken, run.data());
+        decode_four_bit(type, tensor.data(), kElements, begin, taken, run.data());
         EXPECT_TRUE(std::equal(run.begin(), run.end(), whole.begin() + begin)) << begin << ", " << count;
       }
     }
   }
 }
 
-TEST(Nf4, ZerosStayZeros) {
-  for (const DType type : {DType::nf4, DType::nf4_double}) {
+TEST(FourBit, ZerosStayZeros) {
+  for (const DType type : kTypes) {
     for (const float value : decoded(type, encoded(type, std::vector<float>(200, 0.0f)), 200)) EXPECT_EQ(value, 0.0f);
   }
 }
 
-TEST(Nf4, PiecesThatCutABlockAreRefused) {
+TEST(FourBit, PiecesThatCutABlockAreRefused) {
   std::vector<std::byte> tensor(static_cast<std::size_t>(storage_bytes(DType::nf4, 200)));
-  Nf4Encoder encoder(DType::nf4, 200, tensor);
+  FourBitEncoder encoder(DType::nf4, 200, tensor);
   const std::vector<float> values(200);
   EXPECT_THROW(encoder.encode(32, std::span(values).first(64)), Error);
   EXPECT_THROW(encoder.encode(0, std::span(values).first(65)), Error);

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "quantize/bitsandbytes.h"
-#include "quantize/nf4.h"
+#include "quantize/four_bit.h"
 
 namespace heddle {
 namespace {
@@ -51,12 +51,12 @@ TEST(Bitsandbytes, PartsReadBackAreTheTensor) {
       std::vector<float> values(static_cast<std::size_t>(elements));
       for (float& value : values) value = static_cast<float>(random.normal());
       std::vector<std::byte> tensor(static_cast<std::size_t>(storage_bytes(state.dtype(), elements)));
-      Nf4Encoder encoder(state.dtype(), elements, tensor);
+      FourBitEncoder encoder(state.dtype(), elements, tensor);
       encoder.encode(0, values);
       encoder.finish();
       if (nested) {
         float mean = 0.0f;
-        std::memcpy(&mean, tensor.data() + Nf4Layout(state.dtype(), elements).mean, sizeof(mean));
+        std::memcpy(&mean, tensor.data() + FourBitLayout(state.dtype(), elements).mean, sizeof(mean));
         state.nested_offset = static_cast<double>(mean);
       }
       const std::string text = quant_state_text(state);
@@ -74,12 +74,13 @@ TEST(Bitsandbytes, PartsReadBackAreTheTensor) {
         ASSERT_NE(part, parts.end()) << source.suffix;
         ASSERT_EQ(part->bytes.size(), static_cast<std::size_t>(source.bytes)) << source.suffix;
         if (source.target < 0) {
-          check_bitsandbytes_table(source.suffix, part->bytes, "w");
+          check_bitsandbytes_table(state, source.suffix, part->bytes, "w");
         } else {
           std::copy(part->bytes.begin(), part->bytes.end(), back.begin() + source.target);
         }
       }
-      finish_bitsandbytes_tensor(state, back);
+      const auto offset = static_cast<float>(state.nested_offset);
+      if (nested) std::memcpy(back.data() + FourBitLayout(state.dtype(), elements).mean, &offset, sizeof(offset));
       EXPECT_EQ(back, tensor);
     }
   }
@@ -97,7 +98,9 @@ TEST(Bitsandbytes, OtherStatesAreRefusedByName) {
   BitsandbytesState state = state_of({64}, true);
   EXPECT_EQ(refusal(state), "");
   state.quant_type = "fp4";
-  EXPECT_EQ(refusal(state), "layer.weight: quant_type is fp4; expected nf4");
+  EXPECT_EQ(refusal(state), "");
+  state.quant_type = "int8";
+  EXPECT_EQ(refusal(state), "layer.weight: quant_type is int8; expected nf4 or fp4");
   state = state_of({64}, false);
   state.block = 128;
   EXPECT_EQ(refusal(state), "layer.weight: blocksize is 128; expected 64");
@@ -105,7 +108,7 @@ TEST(Bitsandbytes, OtherStatesAreRefusedByName) {
   state.nested_block = 512;
   EXPECT_EQ(refusal(state), "layer.weight: scales are float32 in blocks of 512; expected float32 in blocks of 256");
   std::vector<std::byte> table(16 * sizeof(float));
-  EXPECT_THROW(check_bitsandbytes_table(".quant_map", table, "layer.weight"), Error);
+  EXPECT_THROW(check_bitsandbytes_table(state, ".quant_map", table, "layer.weight"), Error);
 }
 
 }  // namespace
