@@ -30,6 +30,7 @@ void add_bench(CLI::App& program, Outcome& outcome);
 void add_export(CLI::App& program, Outcome& outcome);
 void add_import(CLI::App& program, Outcome& outcome);
 void add_supervise(CLI::App& program, Outcome& outcome);
+void add_quantize(CLI::App& program, Outcome& outcome);
 void add_render(CLI::App& program, Outcome& outcome);
 
 /// "--KEY VALUE" and "--KEY=VALUE" of the command line, as overrides of the run file. Throws UsageError for others.

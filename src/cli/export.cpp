@@ -1,14 +1,13 @@
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
 #include "checkpoint/save.h"
 #include "cli/commands.h"
+#include "cli/gguf_types.h"
 #include "comm/job.h"
 #include "train/checkpoint_export.h"
 #include "train/folder_export.h"
@@ -20,29 +19,6 @@ namespace {
 struct Options {
   std::string source, target, format = "hf", type;
 };
-
-constexpr std::array<std::pair<const char*, DType>, 8> kTypes = {{{"f32", DType::f32},
-                                                                  {"f16", DType::f16},
-                                                                  {"bf16", DType::bf16},
-                                                                  {"q8_0", DType::q8_0},
-                                                                  {"q5_1", DType::q5_1},
-                                                                  {"q5_0", DType::q5_0},
-                                                                  {"q4_1", DType::q4_1},
-                                                                  {"q4_0", DType::q4_0}}};
-
-std::vector<std::string> type_names() {
-  std::vector<std::string> names;
-  names.reserve(kTypes.size());
-  for (const auto& [name, type] : kTypes) names.emplace_back(name);
-  return names;
-}
-
-std::optional<DType> type_of(const std::string& name) {
-  for (const auto& [known, type] : kTypes) {
-    if (name == known) return type;
-  }
-  return std::nullopt;
-}
 
 void export_to_folder(const Options& options) {
   set_threads(available_cores());
@@ -58,7 +34,7 @@ void export_to_folder(const Options& options) {
 void export_to(const Options& options) {
   if (options.format == "gguf") {
     set_threads(available_cores());
-    export_gguf(open_model(options.source), options.target, type_of(options.type));
+    export_gguf(open_model(options.source), options.target, gguf_type_of(options.type));
   } else if (options.format == "hf") {
     if (!options.type.empty()) throw UsageError("--type is for --format gguf; torch_dtype of the run decides for hf");
     export_to_folder(options);
@@ -80,7 +56,7 @@ void add_export(CLI::App& program, Outcome&) {
   command->add_option("OUT", options->target, "folder or file to write")->required();
   command->add_option("--format", options->format, "hf, gguf, peft")->check(CLI::IsMember({"hf", "gguf", "peft"}));
   command->add_option("--type", options->type, "of a GGUF file's matrices; default: the type they have")
-      ->check(CLI::IsMember(type_names()));
+      ->check(CLI::IsMember(gguf_type_names(false)));
   command->callback([options] { export_to(*options); });
 }
 

@@ -17,8 +17,8 @@ int main(int argc, char** argv) {
   heddle::cli::Outcome outcome;
   for (auto* add : {heddle::cli::add_train, heddle::cli::add_plan, heddle::cli::add_eval, heddle::cli::add_generate,
                     heddle::cli::add_tokenize, heddle::cli::add_config, heddle::cli::add_data, heddle::cli::add_inspect,
-                    heddle::cli::add_export, heddle::cli::add_import, heddle::cli::add_supervise,
-                    heddle::cli::add_bench, heddle::cli::add_render}) {
+                    heddle::cli::add_export, heddle::cli::add_import, heddle::cli::add_quantize,
+                    heddle::cli::add_supervise, heddle::cli::add_bench, heddle::cli::add_render}) {
     add(program, outcome);
   }
   char** end = argv + argc;

@@ -44,10 +44,25 @@ std::string foreign_features(const JsonReader& reader, const std::string& model_
                                                   fmt::join(known, ", "), did_you_mean(model_type, known)));
 }
 
+/// Whether quantization_config is there, and of the one way to quantize that is supported in such folders.
+bool has_four_bits(const JsonReader& reader) {
+  constexpr std::string_view kKey = "quantization_config";
+  if (!reader.has(kKey)) return false;
+  const JsonReader quantization = reader.object(kKey);
+  if (quantization.text_or("quant_method", "bitsandbytes") != "bitsandbytes") {
+    reader.refuse(kKey, "quant_method bitsandbytes, or none: other quantized weights are not supported");
+  }
+  if (quantization.boolean_or("load_in_8bit", false)) {
+    quantization.refuse("load_in_8bit", "false: weights in eight bits (LLM.int8) are not supported, only in four");
+  }
+  if (!quantization.boolean_or("load_in_4bit", false)) quantization.refuse("load_in_4bit", "true");
+  return true;
+}
+
 /// Features that change what a model computes, whatever its family, and are not supported.
 void refuse_features(const JsonReader& reader) {
-  for (const std::string_view key : {"quantization_config", "compression_config"}) {
-    if (reader.has(key)) reader.refuse(key, "none: a model with quantized weights is not supported");
+  if (reader.has("compression_config")) {
+    reader.refuse("compression_config", "none: a model with compressed weights is not supported");
   }
   for (const std::string_view key : {"use_bidirectional_attention", "add_cross_attention"}) {
     if (reader.boolean_or(key, false)) reader.refuse(key, "false: only causal self-attention is supported");
@@ -77,6 +92,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& name)
     refuse_model_type(reader, config.model_type);
   }
   refuse_features(reader);
+  config.is_bitsandbytes = has_four_bits(reader);
   config.torch_dtype = read_dtype(reader);
   config.initializer_range = reader.number_up_to_or("initializer_range", 0.02, 1.0);
   HEDDLE_CHECK(read_family(reader, config));

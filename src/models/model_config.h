@@ -30,6 +30,7 @@ struct RopeConfig {
 /// bounded that parameter and byte counts of a whole model fit in 63 bits.
 struct ModelConfig {
   std::string model_type;
+  bool is_bitsandbytes = false;  // quantization_config: its folder's weights lie in bitsandbytes' four bits
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0, max_positions = 0;
   bool has_learned_positions = false;  // gpt2: no document may be longer than max_positions

@@ -16,7 +16,7 @@
 #include "formats/open_file.h"
 #include "models/model.h"
 #include "models/module_list.h"
-#include "quantize/decode.h"
+#include "train/decoded_tensor.h"
 #include "train/model_folder.h"
 #include "train/run_weights.h"
 #include "train/vocabulary.h"
@@ -27,8 +27,6 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::int64_t kBuffered = std::int64_t{1} << 20;  // elements between the files
 
 /// The trained tensors of an adapter, in fp32, by the model's names.
 class AdapterTensors {
@@ -117,9 +115,10 @@ class Merge {
     if (modules_ == nullptr || !name.ends_with(".weight") || !modules_->has_adapter(module))
       return copy_elements(base_, stored, 0, placed.elements, file, placed);
     Change change = change_of(module, stored);
-    if (!change.magnitude.empty()) measure(change, placed, stored);
+    DecodedTensor decoded(base_, stored);
+    if (!change.magnitude.empty()) measure(change, decoded);
     ++report.merged;
-    for_each_piece(placed, stored, [&](std::int64_t begin, std::span<float> values) {
+    decoded.for_each_piece(0, placed.elements, [&](std::int64_t begin, std::span<float> values) {
       std::vector<double> exact(values.size());
       parallel_for(static_cast<std::int64_t>(values.size() + kRow - 1) / kRow, [&](std::int64_t index, int) {
         const auto first = static_cast<std::size_t>(index * kRow), last = std::min(values.size(), first + kRow);
@@ -166,9 +165,9 @@ class Merge {
   }
 
   /// The rows' norms, in a pass of their own.
-  void measure(Change& change, const PlacedTensor& placed, const StoredTensor& stored) const {
+  static void measure(Change& change, DecodedTensor& decoded) {
     change.norms.assign(static_cast<std::size_t>(change.outputs), 0.0);
-    for_each_piece(placed, stored, [&](std::int64_t begin, std::span<float> values) {
+    decoded.for_each_piece(0, decoded.elements(), [&](std::int64_t begin, std::span<const float> values) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         const std::int64_t element = begin + static_cast<std::int64_t>(i);
         const double sum = static_cast<double>(values[i]) + change.at(element);
@@ -176,22 +175,6 @@ class Merge {
       }
     });
     for (double& norm : change.norms) norm = std::sqrt(norm);
-  }
-
-  /// Calls use(begin, values) for the decoded tensor, piece by piece.
-  template <typename Use>
-  void for_each_piece(const PlacedTensor& placed, const StoredTensor& stored, Use use) const {
-    const std::int64_t block = block_elements(stored.dtype), piece = kBuffered / block * block;
-    std::vector<std::byte> bytes;
-    std::vector<float> values;
-    for (std::int64_t begin = 0; begin < placed.elements; begin += piece) {
-      const std::int64_t count = std::min(piece, placed.elements - begin);
-      bytes.resize(static_cast<std::size_t>(storage_bytes(stored.dtype, count)));
-      base_.read(stored, static_cast<std::uint64_t>(storage_bytes(stored.dtype, begin)), bytes);
-      values.resize(static_cast<std::size_t>(count));
-      decode(stored.dtype, bytes.data(), count, 0, count, values.data());
-      use(begin, std::span(values));
-    }
   }
 
   /// Rounds, and adds up what that costs.

@@ -17,7 +17,9 @@
 #include "models/gguf_config.h"
 #include "models/gguf_names.h"
 #include "quantize/decode.h"
+#include "quantize/four_bit.h"
 #include "train/compile.h"
+#include "train/decoded_tensor.h"
 #include "train/gguf_export_model.h"
 #include "train/gguf_export_tokenizer.h"
 #include "train/weights.h"
@@ -28,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;  // elements between the files: whole blocks of every type
-constexpr std::int64_t kChunk = std::int64_t{1} << 14;  // of a piece, for a thread
 
 /// A tensor on its way from the model's files into the GGUF file.
 struct Planned {
@@ -50,9 +51,10 @@ bool is_always_f32(const std::string& name, std::size_t dimensions) {
          name == "position_embd.weight";
 }
 
-DType target_type(const Planned& tensor, std::optional<DType> type) {
+/// `decoded` is the type of what bitsandbytes' types, which GGUF does not have, become.
+DType target_type(const Planned& tensor, std::optional<DType> type, DType decoded) {
   if (is_always_f32(tensor.gguf.name, tensor.shape.size())) return DType::f32;
-  DType wanted = type.value_or(tensor.source->dtype);
+  DType wanted = type.value_or(is_four_bit(tensor.source->dtype) ? decoded : tensor.source->dtype);
   if (wanted == DType::f64) wanted = DType::f32;
   if (tensor.shape.back() % block_elements(wanted) == 0) return wanted;
   note("{}: has rows of {} elements, no blocks of {}: written as F16", tensor.gguf.name, tensor.shape.back(),
@@ -73,18 +75,10 @@ std::vector<Planned> plan_tensors(const ModelSource& model, const WeightFiles& f
     const StoredTensor* tensor = stored.at(parameter.name);
     Planned plan{tensor, *name, DType::f32, tensor->shape};
     if (name->change == GgufChange::transpose) std::swap(plan.shape.at(0), plan.shape.at(1));
-    plan.dtype = target_type(plan, type);
+    plan.dtype = target_type(plan, type, dtype_from_torch(model.config.torch_dtype));
     planned.push_back(std::move(plan));
   }
   return planned;
-}
-
-void decode_parallel(DType type, std::span<const std::byte> bytes, std::span<float> values) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  parallel_for((count + kChunk - 1) / kChunk, [&](std::int64_t index, int) {
-    const std::int64_t begin = index * kChunk;
-    decode(type, bytes.data(), count, begin, std::min(kChunk, count - begin), values.data() + begin);
-  });
 }
 
 class TensorWriter {
@@ -113,19 +107,22 @@ class TensorWriter {
   /// Pieces of `step` elements; where rows are paired, each is one head's.
   void write_pieces(const Planned& tensor, std::int64_t step) {
     const StoredTensor& source = *tensor.source;
-    const std::int64_t elements = elements_of(tensor.shape);
+    const std::int64_t elements = elements_of(tensor.shape), columns = columns_of(tensor);
+    const bool pairs = tensor.gguf.change == GgufChange::pair_rows;
+    const bool is_copied = source.dtype == tensor.dtype && tensor.gguf.change != GgufChange::add_one;
+    DecodedTensor decoded(files_, source);
     for (std::int64_t begin = 0; begin < elements; begin += step) {
       const std::int64_t count = std::min(step, elements - begin);
-      bytes_.resize(static_cast<std::size_t>(storage_bytes(source.dtype, count)));
-      files_.read(source, static_cast<std::uint64_t>(storage_bytes(source.dtype, begin)), bytes_);
-      if (tensor.gguf.change == GgufChange::pair_rows) pair_rows(columns_of(tensor), source.dtype);
-      const bool is_copied = source.dtype == tensor.dtype && tensor.gguf.change != GgufChange::add_one;
       if (is_copied) {
+        bytes_.resize(static_cast<std::size_t>(storage_bytes(source.dtype, count)));
+        files_.read(source, static_cast<std::uint64_t>(storage_bytes(source.dtype, begin)), bytes_);
+        if (pairs) pair_rows(bytes_, storage_bytes(source.dtype, columns));
         writer_.append(bytes_);
         continue;
       }
       values_.resize(static_cast<std::size_t>(count));
-      decode_parallel(source.dtype, bytes_, values_);
+      decoded.read(begin, values_);
+      if (pairs) pair_rows(values_, columns);
       if (tensor.gguf.change == GgufChange::add_one) {
         for (float& value : values_) value += 1.0f;
       }
@@ -133,22 +130,20 @@ class TensorWriter {
     }
   }
 
-  /// Of one head, in bytes_.
-  void pair_rows(std::int64_t columns, DType type) {
-    const auto row_bytes = static_cast<std::ptrdiff_t>(storage_bytes(type, columns));
-    rows_ = bytes_;
+  /// Of one head, of `width` values each.
+  template <typename T>
+  void pair_rows(std::vector<T>& rows, std::int64_t width) const {
+    const std::vector<T> before = rows;
     for (std::int64_t row = 0; row < head_dim_; ++row) {
-      std::copy_n(rows_.begin() + row * row_bytes, row_bytes, bytes_.begin() + paired_row(row, head_dim_) * row_bytes);
+      std::copy_n(before.begin() + row * width, width, rows.begin() + paired_row(row, head_dim_) * width);
     }
   }
 
   void write_transposed(const Planned& tensor) {
     const StoredTensor& source = *tensor.source;
     const std::int64_t rows = source.shape.at(0), columns = source.shape.at(1);
-    bytes_.resize(source.bytes());
-    files_.read(source, 0, bytes_);
     std::vector<float> all(static_cast<std::size_t>(rows * columns)), turned(all.size());
-    decode_parallel(source.dtype, bytes_, all);
+    DecodedTensor(files_, source).read(0, all);
     parallel_for(columns, [&](std::int64_t column, int) {
       for (std::int64_t row = 0; row < rows; ++row) {
         turned[static_cast<std::size_t>(column * rows + row)] = all[static_cast<std::size_t>(row * columns + column)];
@@ -178,7 +173,7 @@ class TensorWriter {
   const WeightFiles& files_;
   std::int64_t head_dim_;
   GgufWriter& writer_;
-  std::vector<std::byte> bytes_, rows_, encoded_;
+  std::vector<std::byte> bytes_, encoded_;
   std::vector<float> values_;
 };
 

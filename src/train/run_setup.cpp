@@ -12,9 +12,11 @@
 #include "data/tokenizer/gguf_tokenizer.h"
 #include "formats/file_kind.h"
 #include "formats/files.h"
+#include "formats/json.h"
 #include "models/gguf_config.h"
 #include "models/gguf_weights.h"
 #include "quantize/decode.h"
+#include "train/bitsandbytes_weights.h"
 #include "train/checkpoint_base.h"
 #include "train/vocabulary.h"
 
@@ -68,6 +70,13 @@ fs::path default_cache_folder() {
 
 namespace {
 
+/// What is exported is not quantized.
+std::string without_quantization(const std::string& config_text, const std::string& path) {
+  Json config = parse_json(config_text, path);
+  config.erase("quantization_config");
+  return config.dump(2) + "\n";
+}
+
 ModelSource open_gguf_model(const fs::path& path) {
   ModelSource source;
   source.folder = source.tokenizer_folder = source.config_path = path;
@@ -85,6 +94,7 @@ ModelSource open_gguf_model(const fs::path& path) {
 std::unique_ptr<WeightFiles> open_stored_weights(const ModelSource& model) {
   if (model.is_gguf) return std::make_unique<GgufWeights>(model.folder, model.config, decode);
   if (is_checkpoint(model.folder)) return open_checkpoint_weights(open_checkpoint(model.folder, *alone()));
+  if (model.is_bitsandbytes) return open_bitsandbytes_folder(model.folder, model.config);
   return std::make_unique<WeightFolder>(model.folder);
 }
 
@@ -129,6 +139,9 @@ ModelSource open_model(const fs::path& path) {
   }
   source.config_text = read_text_file(source.config_path);
   source.config = parse_model_config(source.config_text, source.config_path.string());
+  source.is_bitsandbytes = source.config.is_bitsandbytes;
+  if (source.is_bitsandbytes)
+    source.config_text = without_quantization(source.config_text, source.config_path.string());
   source.tokenizer_folder = source.folder;
   return source;
 }
@@ -221,7 +234,7 @@ CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const Ru
   // Where all is trained, it is so in the run's type: whether it fits can be said before there is a weight.
   const bool has_adapter = run.has_lora || !run.adapter_name_or_path.empty();
   const bool has_frozen = !run.freeze.empty() || !run.train_only.empty();
-  const bool keeps_types = has_adapter || (has_frozen && model.is_gguf);
+  const bool keeps_types = has_adapter || (has_frozen && (model.is_gguf || model.is_bitsandbytes));
   const auto files = keeps_types && model.has_weights ? open_weights(model) : nullptr;
   WeightRules rules = training_rules(run, model.config, files.get());
   if (model.is_resized && rules.adapter() != nullptr && !rules.adapter()->has_vocabulary()) {

@@ -22,13 +22,15 @@ std::filesystem::path default_cache_folder();
 /// A model as a command names it: a Hugging Face folder, a GGUF file, a checkpoint, or a bare config.json.
 struct ModelSource {
   ModelConfig config;
-  std::string config_text;            ///< config.json byte for byte; of a GGUF file: the one that says the same
+  std::string config_text;            ///< config.json byte for byte, but for a quantization_config, which is left out;
+                                      ///< of a GGUF file: the one that says the same
   std::filesystem::path config_path;  ///< what names the config in messages
   std::filesystem::path folder;       ///< where weights lie; of a GGUF file: the file
   std::filesystem::path
       tokenizer_folder;      ///< where tokenizer and template lie: `folder`, unless an adapter has its own
   bool has_weights = false;  ///< open_weights() finds some
   bool is_gguf = false;
+  bool is_bitsandbytes = false;               ///< its weights lie in four bits (train/bitsandbytes_weights.h)
   bool is_resized = false;                    ///< the config has another vocab_size than the files (train/vocabulary.h)
   std::filesystem::path adapter_folder = {};  ///< of the adapter that the path named; all else is then its base model's
 };

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "quantize/decode.h"
 #include "train/checkpoint_base.h"
+#include "train/decoded_tensor.h"
 #include "train/local_state.h"
 #include "train/vocabulary.h"
 
@@ -43,29 +44,25 @@ std::string base_weight_of(const std::string& magnitude) {
 std::vector<float> row_norms(const WeightFiles& files, const StoredTensor& tensor, const Parameter& held,
                              bool is_transposed) {
   const std::int64_t rows = tensor.shape[0], columns = tensor.shape[1], elements = rows * columns;
-  const bool is_encoded = held.is_quantized() && *held.storage != tensor.dtype;
-  const std::vector<std::byte> encoded =
-      is_encoded ? encode_four_bit(files, tensor, *held.storage) : std::vector<std::byte>();
   std::vector<double> squares(static_cast<std::size_t>(is_transposed ? columns : rows), 0.0);
-  const std::int64_t block = block_elements(tensor.dtype);
-  const std::int64_t piece = std::max(block, (std::int64_t{1} << 18) / block * block);
-  std::vector<std::byte> bytes;
-  std::vector<float> values;
-  for (std::int64_t begin = 0; begin < elements; begin += piece) {
-    const std::int64_t count = std::min(piece, elements - begin);
-    values.resize(static_cast<std::size_t>(count));
-    if (is_encoded) {
-      decode(*held.storage, encoded.data(), elements, begin, count, values.data());
-    } else {
-      bytes.resize(static_cast<std::size_t>(storage_bytes(tensor.dtype, count)));
-      files.read(tensor, static_cast<std::uint64_t>(storage_bytes(tensor.dtype, begin)), bytes);
-      decode(tensor.dtype, bytes.data(), count, 0, count, values.data());
-    }
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t at = begin + i;
-      const double value = values[static_cast<std::size_t>(i)];
+  const auto add = [&](std::int64_t begin, std::span<const float> values) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t at = begin + static_cast<std::int64_t>(i);
+      const auto value = static_cast<double>(values[i]);
       squares[static_cast<std::size_t>(is_transposed ? at % columns : at / columns)] += value * value;
     }
+  };
+  if (held.is_quantized() && *held.storage != tensor.dtype) {
+    const std::vector<std::byte> encoded = encode_four_bit(files, tensor, *held.storage);
+    std::vector<float> values;
+    constexpr std::int64_t kPiece = std::int64_t{1} << 18;
+    for (std::int64_t begin = 0; begin < elements; begin += kPiece) {
+      values.resize(static_cast<std::size_t>(std::min(kPiece, elements - begin)));
+      decode(*held.storage, encoded.data(), elements, begin, static_cast<std::int64_t>(values.size()), values.data());
+      add(begin, values);
+    }
+  } else {
+    DecodedTensor(files, tensor).for_each_piece(0, elements, add);
   }
   std::vector<float> norms(squares.size());
   std::transform(squares.begin(), squares.end(), norms.begin(),

@@ -13,13 +13,11 @@
 #include "formats/json.h"
 #include "models/lora.h"
 #include "models/model.h"
-#include "quantize/decode.h"
+#include "train/decoded_tensor.h"
 #include "train/overlaid_weights.h"
 
 namespace heddle {
 namespace {
-
-constexpr std::int64_t kBuffered = std::int64_t{1} << 18;  // elements that are decoded at a time
 
 /// The names of the tables with a row for each id: the model's own, and without its prefix.
 std::set<std::string> table_names(const ModelConfig& model) {
@@ -61,33 +59,16 @@ class ResizedTable {
     if (tensor.dtype == stored_.dtype) return files_.read(stored_, offset, target);
     const auto begin = static_cast<std::int64_t>(offset / sizeof(float));
     const auto end = begin + static_cast<std::int64_t>(target.size() / sizeof(float));
-    decode_elements(begin, end, [&](std::int64_t first, std::span<const float> values) {
+    DecodedTensor(files_, stored_).for_each_piece(begin, end, [&](std::int64_t first, std::span<const float> values) {
       std::memcpy(target.data() + static_cast<std::size_t>(first - begin) * sizeof(float), values.data(),
                   values.size_bytes());
     });
   }
 
-  /// Calls use(first, values) for the elements [begin, end) of the file, piece by piece.
-  template <typename Use>
-  void decode_elements(std::int64_t begin, std::int64_t end, Use use) const {
-    const std::int64_t block = block_elements(stored_.dtype), step = kBuffered / block * block;
-    std::vector<std::byte> bytes;
-    std::vector<float> values;
-    for (std::int64_t first = begin / block * block; first < end; first += step) {
-      const std::int64_t last = std::min(first + step, (end + block - 1) / block * block);
-      bytes.resize(static_cast<std::size_t>(storage_bytes(stored_.dtype, last - first)));
-      files_.read(stored_, static_cast<std::uint64_t>(storage_bytes(stored_.dtype, first)), bytes);
-      values.resize(static_cast<std::size_t>(last - first));
-      decode(stored_.dtype, bytes.data(), last - first, 0, last - first, values.data());
-      const std::int64_t from = std::max(begin, first), to = std::min(end, last);
-      use(from, std::span<const float>(values).subspan(static_cast<std::size_t>(from - first),
-                                                       static_cast<std::size_t>(to - from)));
-    }
-  }
-
   void average() const {
     std::vector<double> sums(static_cast<std::size_t>(columns_), 0.0);
-    decode_elements(0, stored_.shape[0] * columns_, [&](std::int64_t first, std::span<const float> values) {
+    DecodedTensor decoded(files_, stored_);
+    decoded.for_each_piece(0, decoded.elements(), [&](std::int64_t first, std::span<const float> values) {
       std::int64_t column = first % columns_;
       for (const float value : values) {
         sums[static_cast<std::size_t>(column)] += static_cast<double>(value);

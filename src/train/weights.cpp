@@ -10,8 +10,8 @@
 #include "base/threads.h"
 #include "kernels/cpu/draw_normal.h"
 #include "models/model.h"
-#include "quantize/decode.h"
 #include "quantize/four_bit.h"
+#include "train/decoded_tensor.h"
 #include "train/local_state.h"
 #include "train/parallel_convert.h"
 
@@ -153,24 +153,20 @@ void for_each_held_piece(const std::vector<LocalTensor>& tensors, std::int64_t e
 }
 
 void load_plain(const WeightFiles& files, const StoredTensor& stored, const std::vector<LocalTensor>& tensors) {
+  DecodedTensor decoded(files, stored);
   std::vector<std::byte> piece;  // aligned, and read rather than mapped: a file that shrinks is an error, not a signal
-  std::vector<float> decoded;
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : stored.shape) elements *= extent;
-  const std::int64_t block = block_elements(stored.dtype);
-  for_each_held_piece(tensors, elements, block, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t count = end - begin;
-    piece.resize(static_cast<std::size_t>(storage_bytes(stored.dtype, count)));
-    files.read(stored, static_cast<std::uint64_t>(storage_bytes(stored.dtype, begin)), piece);
-    if (!is_quantized(stored.dtype)) return fill(tensors, begin, end, piece.data(), stored.dtype, convert_parallel);
-    decoded.resize(static_cast<std::size_t>(count));
-    constexpr std::int64_t kDecoded = 16384;  // whole blocks of every type, by one thread
-    parallel_for((count + kDecoded - 1) / kDecoded, [&](std::int64_t index, int) {
-      const std::int64_t from = index * kDecoded;
-      decode(stored.dtype, piece.data(), count, from, std::min(kDecoded, count - from), decoded.data() + from);
-    });
-    fill(tensors, begin, end, decoded.data(), DType::f32, convert);
-  });
+  std::vector<float> values;
+  for_each_held_piece(tensors, decoded.elements(), block_elements(stored.dtype),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        if (is_quantized(stored.dtype)) {
+                          values.resize(static_cast<std::size_t>(end - begin));
+                          decoded.read(begin, values);
+                          return fill(tensors, begin, end, values.data(), DType::f32, convert_parallel);
+                        }
+                        piece.resize(static_cast<std::size_t>(storage_bytes(stored.dtype, end - begin)));
+                        files.read(stored, static_cast<std::uint64_t>(storage_bytes(stored.dtype, begin)), piece);
+                        fill(tensors, begin, end, piece.data(), stored.dtype, convert_parallel);
+                      });
 }
 
 /// Of a tensor that stays as it lies in the file.
@@ -181,7 +177,7 @@ void load_bytes(const WeightFiles& files, const StoredTensor& stored, const std:
   }
 }
 
-/// Of a tensor that becomes NF4.
+/// Of a tensor that becomes four bits.
 void load_encoded(const WeightFiles& files, const StoredTensor& stored, DType type,
                   const std::vector<LocalTensor>& tensors) {
   const auto encoded = encode_four_bit(files, stored, type);
@@ -232,19 +228,17 @@ void initialize(const Parameters& parameters, std::uint64_t seed, bool of_adapte
 }  // namespace
 
 std::vector<std::byte> encode_four_bit(const WeightFiles& files, const StoredTensor& stored, DType type) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : stored.shape) elements *= extent;
-  std::vector<std::byte> encoded(static_cast<std::size_t>(storage_bytes(type, elements))), piece;
-  FourBitEncoder encoder(type, elements, encoded);
-  std::vector<float> values;
-  for (std::int64_t begin = 0; begin < elements; begin += kBuffered) {
-    const std::int64_t count = std::min(kBuffered, elements - begin);
-    piece.resize(static_cast<std::size_t>(count) * dtype_bytes(stored.dtype));
-    files.read(stored, static_cast<std::uint64_t>(begin) * dtype_bytes(stored.dtype), piece);
-    values.resize(static_cast<std::size_t>(count));
-    convert_parallel(piece.data(), stored.dtype, values.data(), DType::f32, count);
-    encoder.encode(begin, values);
-  }
+  DecodedTensor decoded(files, stored);
+  std::vector<std::byte> encoded(static_cast<std::size_t>(storage_bytes(type, decoded.elements())));
+  FourBitEncoder encoder(type, decoded.elements(), encoded);
+  decoded.for_each_piece(0, decoded.elements(), [&](std::int64_t begin, std::span<const float> values) {
+    constexpr std::int64_t kEncoded = 16384;  // whole blocks, by one thread
+    const auto count = static_cast<std::int64_t>(values.size());
+    parallel_for((count + kEncoded - 1) / kEncoded, [&](std::int64_t index, int) {
+      const std::int64_t from = index * kEncoded, taken = std::min(kEncoded, count - from);
+      encoder.encode(begin + from, values.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(taken)));
+    });
+  });
   encoder.finish();
   return encoded;
 }
@@ -264,8 +258,12 @@ WeightSource match_weights(const WeightFiles& files, const Parameters& parameter
     note("{}: lm_head.weight is not read: config.json ties it to the input embedding", tensor.file);
     return true;
   };
-  return match(files, expected, "config.json", fmt::format("a {} model with this config.json", model.model_type),
-               is_passed_over);
+  const std::string owner = fmt::format("a {} model with this config.json", model.model_type);
+  WeightSource source = match(files, expected, "config.json", owner, is_passed_over);
+  for (auto& entry : source.entries) {  // what bitsandbytes quantized had the model's type before
+    if (is_four_bit(files.find(entry.name)->dtype)) entry.dtype = dtype_from_torch(model.torch_dtype);
+  }
+  return source;
 }
 
 WeightSource match_adapter(const WeightFiles& files, const Parameters& parameters, const LoraModules& modules) {

@@ -300,11 +300,22 @@ TEST(ModelConfig, FeaturesThatAreNotSupportedAreRefusedByName) {
   EXPECT_THAT(error(R"({"quantization_config": {"quant_method": "fp8"}})"),
               AllOf(StartsWith("config.json: quantization_config is "), HasSubstr("quantized")));
   EXPECT_EQ(error(R"({"quantization_config": null})"), "no error");
+  EXPECT_THAT(error(R"({"quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": true}})"),
+              StartsWith("config.json: quantization_config.load_in_8bit is true; expected false"));
+  EXPECT_THAT(error(R"({"quantization_config": {}})"),
+              StartsWith("config.json: quantization_config.load_in_4bit is absent"));
   EXPECT_THAT(error(R"({"is_causal": false})"), StartsWith("config.json: is_causal is false"));
   EXPECT_THAT(config_error(config_with("gemma3_text", R"({"use_bidirectional_attention": true})")),
               StartsWith("config.json: use_bidirectional_attention is true"));
   EXPECT_THAT(config_error(config_with("gpt2", R"({"add_cross_attention": true})")),
               StartsWith("config.json: add_cross_attention is true"));
+}
+
+TEST(ModelConfig, FourBitsOfBitsandbytesAreKnown) {
+  const std::string quantized = config_with("llama", R"({"quantization_config": {"quant_method": "bitsandbytes",
+      "_load_in_4bit": true, "load_in_4bit": true, "load_in_8bit": false, "bnb_4bit_quant_type": "nf4"}})");
+  EXPECT_TRUE(parse_model_config(quantized, "config.json").is_bitsandbytes);
+  EXPECT_FALSE(parse_model_config(config_with("llama"), "config.json").is_bitsandbytes);
 }
 
 TEST(ModelConfig, UnknownKeysAreFine) {
