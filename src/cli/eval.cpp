@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 
 #include "base/error.h"
@@ -6,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/open_model.h"
 #include "comm/job.h"
+#include "data/row_records.h"
 #include "formats/json.h"
 #include "train/evaluate.h"
 
@@ -23,7 +25,8 @@ struct Options {
 DatasetOptions dataset_options(const Options& options, const ModelConfig& model) {
   DatasetOptions dataset;
   dataset.files = {{options.data}};
-  const bool has_rows = options.data.ends_with(".jsonl") || options.data.ends_with(".json");
+  const bool has_rows =
+      !std::filesystem::is_directory(options.data) && data_format(options.data) != DataFormat::plain_text;
   const std::int64_t positions =
       model.has_learned_positions ? model.max_positions : std::numeric_limits<std::int32_t>::max() / 2;
   dataset.max_length = options.max_length > 0 ? options.max_length
@@ -67,7 +70,7 @@ void add_eval(CLI::App& program, Outcome&) {
   auto* command = program.add_subcommand("eval", "loss and perplexity of a model on a file");
   auto options = std::make_shared<Options>();
   command->add_option("MODEL", options->model, "model folder or GGUF file")->required();
-  command->add_option("--data", options->data, "JSONL, JSON or plain text")->required();
+  command->add_option("--data", options->data, "JSONL, JSON, Parquet or plain text")->required();
   command->add_option("--tokenizer_name", options->tokenizer_name, "tokenizer, if not beside the model");
   command->add_option("--max_length", options->max_length, "positions of a row; plain text is cut to it")
       ->check(CLI::PositiveNumber);

@@ -1,11 +1,13 @@
 #include <cstdio>
 #include <memory>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "data/chat_template.h"
+#include "data/record_stream.h"
 #include "data/row_records.h"
-#include "formats/files.h"
+#include "formats/file_reader.h"
 #include "formats/json.h"
 #include "train/run_setup.h"
 
@@ -58,17 +60,20 @@ int render(const Options& options) {
     fail("{}: there is no chat template: no chat_template.jinja, and no chat_template in tokenizer_config.json",
          options.model);
   const auto format = data_format(options.file);
-  if (format == DataFormat::plain_text) fail("{}: expected rows of JSON (.jsonl or .json)", options.file);
-  const std::string content = read_text_file(options.file, std::size_t{16} << 30);
+  if (format == DataFormat::plain_text) fail("{}: expected rows (.jsonl, .json or .parquet)", options.file);
+  const FileReader file(options.file);
+  RecordStream stream(file, format, {});
 
   bool has_failed = false, is_first = true;
   if (options.json) std::fputs("[", stdout);
   try {
-    RecordReader reader(content, format);
-    for (Record record; reader.next(record); is_first = false) {
-      const Json answer = render_row(*chat_template, record, options);
-      has_failed = has_failed || answer.contains("error");
-      print_row(answer, record, options, is_first);
+    for (std::vector<Record> records; stream.next_batch(records);) {
+      for (const Record& record : records) {
+        const Json answer = render_row(*chat_template, record, options);
+        has_failed = has_failed || answer.contains("error");
+        print_row(answer, record, options, is_first);
+        is_first = false;
+      }
     }
   } catch (const RowError& error) {
     fail("{}:{}: {}", options.file, error.line(), error.what());
@@ -84,7 +89,7 @@ void add_render(CLI::App& program, Outcome& outcome) {
   auto* command = program.add_subcommand("render", "a model's chat template over the rows of a file");
   auto options = std::make_shared<Options>();
   command->add_option("MODEL", options->model, "model folder, for its chat template")->required();
-  command->add_option("FILE", options->file, "rows with messages, JSON Lines or a JSON array")->required();
+  command->add_option("FILE", options->file, "rows with messages: JSON Lines, a JSON array or Parquet")->required();
   command->add_flag("--add_generation_prompt", options->add_generation_prompt,
                     "what begins an assistant's turn, at the end");
   command->add_flag("--json", options->json, "print one JSON document");

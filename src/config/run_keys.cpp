@@ -135,7 +135,8 @@ constexpr std::array kModel = {
 };
 constexpr std::array kData = {
     RunKey{"train_file", Rule::data_files().or_null(), "null", put<&RunConfig::train_file>, "",
-           "Training rows: text, JSON or JSONL files, also as .gz or .zst, or folders of them; a weight is a file's "
+           "Training rows: text, JSON, JSONL (each also as .gz or .zst) or Parquet files, or folders of them; a weight "
+           "is a file's "
            "share of an epoch, in times its rows."},
     RunKey{"validation_file", Rule::data_files().or_null(), "null", put<&RunConfig::validation_file>, "",
            "Evaluation rows."},

@@ -19,6 +19,7 @@ constexpr std::size_t kFilesNamed = 8;
 
 bool is_data_file(const fs::path& path) {
   constexpr std::array<std::string_view, 4> kExtensions = {".jsonl", ".ndjson", ".json", ".txt"};
+  if (path.extension() == ".parquet") return true;
   const bool is_compressed = compression_of(path) != Compression::none;
   const std::string extension = (is_compressed ? path.stem() : path).extension().string();
   return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
@@ -43,7 +44,8 @@ std::vector<std::string> find_data_files(const std::string& path) {
   if (error) fail("{}: {}", path, error.message());
   std::sort(files.begin(), files.end());
   std::sort(others.begin(), others.end());
-  if (files.empty()) fail("{}: no data file in this folder; expected .jsonl, .json or .txt, also as .gz or .zst", path);
+  if (files.empty())
+    fail("{}: no data file in this folder; expected .jsonl, .json or .txt, also as .gz or .zst, or .parquet", path);
   if (!others.empty()) {
     const std::size_t named = std::min(others.size(), kFilesNamed);
     note("{}: {} and passed over: {}{}", path,

@@ -33,20 +33,6 @@ class FileBlocks {
   std::uint64_t at_ = 0;
 };
 
-}  // namespace
-
-/// Fills the target as far as it can.
-class DataStream::Decoder {
- public:
-  Decoder() = default;
-  virtual ~Decoder() = default;
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  virtual std::size_t read(std::span<char> target) = 0;
-};
-
-namespace {
-
 class PlainDecoder final : public DataStream::Decoder {
  public:
   explicit PlainDecoder(const FileReader& file) : file_(file) {}
@@ -165,8 +151,5 @@ Compression compression_of(const std::filesystem::path& path) {
 }
 
 DataStream::DataStream(const FileReader& file, Compression compression) : decoder_(make_decoder(file, compression)) {}
-DataStream::~DataStream() = default;
-
-std::size_t DataStream::read(std::span<char> target) { return decoder_->read(target); }
 
 }  // namespace heddle

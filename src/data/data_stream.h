@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "formats/file_reader.h"
 
@@ -19,17 +20,25 @@ Compression compression_of(const std::filesystem::path& path);
 /// with any number of members or frames. Memory is bounded by the decoder's window.
 class DataStream {
  public:
+  class Decoder {
+   public:
+    Decoder() = default;
+    virtual ~Decoder() = default;
+    Decoder(const Decoder&) = delete;
+    Decoder& operator=(const Decoder&) = delete;
+    /// As DataStream's.
+    virtual std::size_t read(std::span<char> target) = 0;
+  };
+
   /// `file` must outlive it.
   DataStream(const FileReader& file, Compression compression);
-  ~DataStream();
+  explicit DataStream(std::unique_ptr<Decoder> decoder) : decoder_(std::move(decoder)) {}
   DataStream(const DataStream&) = delete;
   DataStream& operator=(const DataStream&) = delete;
 
   /// Fills the target and returns the number of bytes: fewer only at the end. Throws Error "PATH: ..." where compressed
   /// data is damaged or ends early.
-  std::size_t read(std::span<char> target);
-
-  class Decoder;
+  std::size_t read(std::span<char> target) { return decoder_->read(target); }
 
  private:
   std::unique_ptr<Decoder> decoder_;

@@ -48,9 +48,9 @@ struct Example {
 class Dataset {
  public:
   /// Reads .jsonl/.json (the formats of RowFormat) and plain text files (.txt and others: the file is one document),
-  /// also as .gz or .zst. `tokenizer` may be null when all rows carry ids; it is not kept. Tokenizes in parallel, once:
-  /// the result is cached by content, tokenizer and options. Rows without a target are dropped in a warning that names
-  /// them. Throws Error naming PATH:LINE.
+  /// also as .gz or .zst, and .parquet. `tokenizer` may be null when all rows carry ids; it is not kept. Tokenizes in
+  /// parallel, once: the result is cached by content, tokenizer and options. Rows without a target are dropped in a
+  /// warning that names them. Throws Error naming PATH:LINE.
   static Dataset load(const DatasetOptions& options, const Tokenizer* tokenizer);
   ~Dataset();
   Dataset(Dataset&&) noexcept;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "data/data_stream.h"
+#include "data/record_stream.h"
 #include "data/row_parser.h"
 #include "data/row_records.h"
 #include "formats/aside_file.h"
@@ -21,8 +22,6 @@ namespace {
 /// Raised whenever the rows made of the same content change.
 constexpr std::int64_t kCacheVersion = 3;
 
-/// Read and tokenized together: enough to keep all threads busy, few enough to bound memory.
-constexpr std::size_t kBatchRecords = 8192, kWindow = std::size_t{8} << 20;
 constexpr std::size_t kIgnoredFieldsNamed = 8;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
@@ -119,44 +118,7 @@ void note_ignored_fields(const std::vector<std::string>& fields, TableNotes& not
   }
 }
 
-/// Records of a file, a batch at a time: of the file only a window is in memory.
-class RecordStream {
- public:
-  RecordStream(DataStream& bytes, DataFormat format) : bytes_(bytes), reader_(format) {}
-
-  /// False at the end. The records' text is there until the next call.
-  bool next_batch(std::vector<Record>& records) {
-    records.clear();
-    Record record;
-    for (;;) {
-      while (records.size() < kBatchRecords && reader_.next(record)) records.push_back(record);
-      if (!records.empty()) return true;
-      if (is_last_) return false;
-      fill();
-    }
-  }
-
- private:
-  /// Moves the window on; makes it longer where it holds no whole record.
-  void fill() {
-    const std::size_t kept = window_.size() - reader_.used();
-    const std::size_t wanted = reader_.used() > 0 ? std::max(kWindow, kept) : std::max(kWindow, 2 * kept);
-    window_.erase(0, reader_.used());
-    window_.resize(wanted);
-    const std::size_t read = bytes_.read(std::span<char>(window_).subspan(kept));
-    is_last_ = read < wanted - kept;
-    window_.resize(kept + read);
-    reader_.feed(window_, is_last_);
-  }
-
-  DataStream& bytes_;
-  RecordReader reader_;
-  std::string window_;
-  bool is_last_ = false;
-};
-
-void tokenize_records(DataStream& bytes, DataFormat format, const DataFileOptions& options, TokenTableWriter& writer) {
-  RecordStream stream(bytes, format);
+void tokenize_records(RecordStream&& stream, const DataFileOptions& options, TokenTableWriter& writer) {
   std::vector<Record> records;
   std::vector<EncodedRow> rows;
   while (stream.next_batch(records)) {
@@ -211,11 +173,11 @@ void tokenize_text(DataStream& bytes, const DataFileOptions& options, TokenTable
 
 TokenTable tokenize(const FileReader& file, DataFormat format, const DataFileOptions& options,
                     TokenTableWriter& writer) {
-  DataStream bytes(file, compression_of(file.path()));
   if (format == DataFormat::plain_text) {
+    DataStream bytes(file, compression_of(file.path()));
     tokenize_text(bytes, options, writer);
   } else {
-    tokenize_records(bytes, format, options, writer);
+    tokenize_records(RecordStream(file, format, options.rules.columns), options, writer);
   }
   file.check_unchanged();
   return writer.finish();

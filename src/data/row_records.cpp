@@ -26,11 +26,17 @@ DataFormat data_format(const std::filesystem::path& path) {
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (extension == ".jsonl" || extension == ".ndjson") return DataFormat::json_lines;
   if (extension == ".json") return DataFormat::json;
-  constexpr std::array<std::string_view, 11> kNoText = {".gz",    ".zst", ".xz",  ".bz2",         ".zip", ".parquet",
+  if (extension == ".parquet") {
+    if (is_compressed) fail("{}: Parquet is compressed within; expected .parquet alone", path.string());
+    return DataFormat::parquet;
+  }
+  constexpr std::array<std::string_view, 10> kNoText = {".gz",    ".zst", ".xz",  ".bz2",         ".zip",
                                                         ".arrow", ".npy", ".bin", ".safetensors", ".gguf"};
   if (std::find(kNoText.begin(), kNoText.end(), extension) != kNoText.end()) {
-    fail("{}: {} files are not supported; expected .jsonl, .json or plain text, or one of these as .gz or .zst",
-         path.string(), extension);
+    fail(
+        "{}: {} files are not supported; expected .jsonl, .json, .parquet or plain text, all but Parquet also as .gz "
+        "or .zst",
+        path.string(), extension);
   }
   return DataFormat::plain_text;
 }

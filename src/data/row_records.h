@@ -20,10 +20,10 @@ class RowError : public Error {
   std::int64_t line_;  // physical, from 1
 };
 
-enum class DataFormat : std::int32_t { json_lines, json, plain_text };
+enum class DataFormat : std::int32_t { json_lines, json, plain_text, parquet };
 
-/// By the file's extension, that of compression left out: .jsonl and .ndjson, .json, anything else is plain text.
-/// Throws Error for formats that would make no sense as text (.xz, .parquet, ...).
+/// By the file's extension, that of compression left out: .jsonl and .ndjson, .json, .parquet, anything else is plain
+/// text. Throws Error for formats that would make no sense as text (.xz, .arrow, ...), and for compressed Parquet.
 DataFormat data_format(const std::filesystem::path& path);
 
 /// The text of one row in its file, and the line on which it starts.
@@ -33,8 +33,8 @@ struct Record {
 };
 
 /// Cuts a file, which may come in windows, into records: the lines that are not blank, the elements of a JSON array (or
-/// one object), or the whole of a plain text. A byte order mark at the start is passed over. Whether a record is sound
-/// is for its parser to say.
+/// one object), or the whole of a plain text. (The rows of Parquet come as JSON Lines.) A byte order mark at the start
+/// is passed over. Whether a record is sound is for its parser to say.
 class RecordReader {
  public:
   explicit RecordReader(DataFormat format) : format_(format) {}

@@ -354,7 +354,8 @@ TEST(RowRecords, FormatsGoByExtension) {
   EXPECT_EQ(data_format("b.jsonl.gz"), DataFormat::json_lines);
   EXPECT_EQ(data_format("b.json.zst"), DataFormat::json);
   EXPECT_EQ(data_format("b.txt.gz"), DataFormat::plain_text);
-  for (const char* path : {"b.parquet", "b.parquet.gz", "b.jsonl.xz", "b.jsonl.gz.zst", "b.gguf"}) {
+  EXPECT_EQ(data_format("b.parquet"), DataFormat::parquet);
+  for (const char* path : {"b.parquet.gz", "b.jsonl.xz", "b.jsonl.gz.zst", "b.gguf"}) {
     EXPECT_THROW(data_format(path), Error) << path;
   }
 }
