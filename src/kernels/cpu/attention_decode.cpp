@@ -44,81 +44,215 @@ struct Chunks {
   }
 };
 
-/// scores[j] = query . keys[j], times and within softcap; -infinity where the key is not seen, up to a whole tile.
-void score_tile(const AttentionCall& a, const float* query, const float* keys, std::int64_t key_begin,
-                std::int64_t key_count, float* scores) {
+/// Query heads that share a key and a value that is read; their sums fit the registers.
+constexpr std::int64_t kMostHeads = 4;
+
+/// Brings a row of the next tile near: rows of one head lie apart by those of the others, where no prefetcher of the
+/// processor follows. May lie beyond the cache.
+template <typename T>
+HWY_INLINE void prefetch_row(const T* row, std::int64_t columns) {
+  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
+  for (std::int64_t c = 0; c < columns; c += kLine) hwy::Prefetch(row + c);
+}
+
+#if HWY_TARGET != HWY_SCALAR
+/// The sum of 128-bit blocks.
+template <class D>
+HWY_INLINE void store_sum_of_blocks(D d, hn::Vec<D> v, float* to) {
+  if constexpr (hn::MaxLanes(D()) == 4) {
+    hn::StoreU(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    store_sum_of_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), to);
+  }
+}
+#endif
+
+/// to[i] = the sum of v[i]'s lanes.
+HWY_INLINE void store_sums_of_lanes(const FloatVector (&v)[4], float* to) {
+  const FloatTag d;
+#if HWY_TARGET == HWY_SCALAR
+  for (int i = 0; i < 4; ++i) to[i] = sum_lanes(d, v[i]);
+#else
+  const hn::Repartition<double, FloatTag> pairs;
+  const auto low = hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1]));
+  const auto high = hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3]));
+  const auto first = hn::InterleaveLower(pairs, hn::BitCast(pairs, low), hn::BitCast(pairs, high));
+  const auto second = hn::InterleaveUpper(pairs, hn::BitCast(pairs, low), hn::BitCast(pairs, high));
+  store_sum_of_blocks(d, hn::Add(hn::BitCast(d, first), hn::BitCast(d, second)), to);
+#endif
+}
+
+/// One head's rows of the key or value cache that make up a tile.
+template <typename T>
+struct CacheTile {
+  const T* first;
+  std::int64_t stride, columns, count;
+
+  CacheTile(const TensorView& cache, std::int64_t begin, std::int64_t rows, std::int64_t head)
+      : first(cache.as<const T>() + (begin * cache.shape[1] + head) * cache.shape[2]),
+        stride(cache.shape[1] * cache.shape[2]),
+        columns(cache.shape[2]),
+        count(rows) {}
+  const T* row(std::int64_t r) const { return first + r * stride; }
+};
+
+/// sums[h] += queries[h] * key, lane by lane.
+template <std::int64_t kHeads>
+HWY_INLINE void add_products(const float* queries, std::int64_t padded, FloatVector key, FloatVector (&sums)[kHeads]) {
+  HWY_UNROLL(4)
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    sums[h] = hn::MulAdd(hn::LoadU(FloatTag(), queries + h * padded), key, sums[h]);
+  }
+}
+
+/// scores[h][j] = queries[h] . keys[j], up to a multiple of four keys: what stands behind the last means nothing.
+template <std::int64_t kHeads, typename T>
+void score_keys(const CacheTile<T>& keys, const float* queries, std::int64_t padded, float* scores) {
   const FloatTag d;
   const std::int64_t lanes = float_lanes();
-  for (std::int64_t j = 0; j < kTile; ++j) {
-    if (j >= key_count || key_begin + j <= a.past - a.window) {
-      scores[j] = -std::numeric_limits<float>::infinity();
-      continue;
+  for (std::int64_t j = 0; j < keys.count; j += 4) {
+    FloatVector products[kHeads][4];
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const T* key = keys.row(std::min(j + i, keys.count - 1));
+      prefetch_row(key + kTile * keys.stride, keys.columns);
+      FloatVector sums[kHeads];
+      HWY_UNROLL(4)
+      for (std::int64_t h = 0; h < kHeads; ++h) sums[h] = hn::Zero(d);
+      std::int64_t c = 0;
+      for (; c + lanes <= keys.columns; c += lanes) add_products<kHeads>(queries + c, padded, load(d, key + c), sums);
+      if (c < keys.columns) {
+        const auto rest = load_first(d, key + c, static_cast<std::size_t>(keys.columns - c));
+        add_products<kHeads>(queries + c, padded, rest, sums);
+      }
+      HWY_UNROLL(4)
+      for (std::int64_t h = 0; h < kHeads; ++h) products[h][i] = sums[h];
     }
-    const float* key = keys + j * a.padded;
-    auto sum = hn::Zero(d), other_sum = hn::Zero(d);
-    std::int64_t c = 0;
-    for (; c + 2 * lanes <= a.padded; c += 2 * lanes) {
-      sum = hn::MulAdd(hn::LoadU(d, query + c), hn::LoadU(d, key + c), sum);
-      other_sum = hn::MulAdd(hn::LoadU(d, query + c + lanes), hn::LoadU(d, key + c + lanes), other_sum);
-    }
-    if (c < a.padded) sum = hn::MulAdd(hn::LoadU(d, query + c), hn::LoadU(d, key + c), sum);
-    scores[j] = sum_lanes(d, hn::Add(sum, other_sum));
+    for (std::int64_t h = 0; h < kHeads; ++h) store_sums_of_lanes(products[h], scores + h * kTile + j);
   }
+}
+
+/// A vector of columns from c on: outputs[h] = outputs[h] * rescale[h] + the values, each times its weights[h][j].
+template <std::int64_t kHeads, typename T, typename Extent>
+HWY_INLINE void add_columns(const CacheTile<T>& values, std::int64_t c, Extent extent, const float* weights,
+                            const float* rescale, float* outputs, std::int64_t stride) {
+  const FloatTag d;
+  FloatVector even[kHeads], odd[kHeads];  // so that a sum does not wait for its own
+  HWY_UNROLL(4)
+  for (std::int64_t h = 0; h < kHeads; ++h) even[h] = odd[h] = hn::Zero(d);
+  std::int64_t j = 0;
+  for (; j + 2 <= values.count; j += 2) {
+    const auto first = load(d, values.row(j) + c, extent), second = load(d, values.row(j + 1) + c, extent);
+    HWY_UNROLL(4)
+    for (std::int64_t h = 0; h < kHeads; ++h) {
+      even[h] = hn::MulAdd(hn::Set(d, weights[h * kTile + j]), first, even[h]);
+      odd[h] = hn::MulAdd(hn::Set(d, weights[h * kTile + j + 1]), second, odd[h]);
+    }
+  }
+  if (j < values.count) {
+    const auto last = load(d, values.row(j) + c, extent);
+    HWY_UNROLL(4)
+    for (std::int64_t h = 0; h < kHeads; ++h) {
+      even[h] = hn::MulAdd(hn::Set(d, weights[h * kTile + j]), last, even[h]);
+    }
+  }
+  HWY_UNROLL(4)
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    float* output = outputs + h * stride + c;
+    const auto sum = hn::Add(even[h], odd[h]);
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, output), hn::Set(d, rescale[h]), sum), d, output);
+  }
+}
+
+/// The same for all columns. Rows of outputs are apart by `stride`.
+template <std::int64_t kHeads, typename T>
+void add_values(const CacheTile<T>& values, const float* weights, const float* rescale, float* outputs,
+                std::int64_t stride) {
+  for (std::int64_t j = 0; j < values.count; ++j) prefetch_row(values.row(j + kTile), values.columns);
+  for_each_vector(values.columns, [&](std::int64_t c, auto extent) HWY_ATTR {
+    add_columns<kHeads>(values, c, extent, weights, rescale, outputs, stride);
+  });
+}
+
+/// Scores of one head become weights relative to the maximum so far; returns what earlier results are to be scaled by.
+float weigh(const AttentionCall& a, std::int64_t key_begin, std::int64_t key_count, float* scores, float& maximum,
+            float& sum) {
+  const FloatTag d;
+  const std::int64_t lanes = float_lanes();
   if (a.softcap > 0.0f) {
     const auto cap = hn::Set(d, a.softcap), inverse_cap = hn::Set(d, 1.0f / a.softcap);
     for (std::int64_t j = 0; j < key_count; j += lanes) {
-      const auto s = hn::LoadU(d, scores + j);
-      const auto hidden = hn::Lt(s, hn::Set(d, -std::numeric_limits<float>::max()));
-      const auto capped = hn::Mul(cap, tanh(d, hn::Mul(s, inverse_cap)));
-      hn::StoreU(hn::IfThenElse(hidden, s, capped), d, scores + j);
+      hn::StoreU(hn::Mul(cap, tanh(d, hn::Mul(hn::LoadU(d, scores + j), inverse_cap))), d, scores + j);
     }
   }
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  const std::int64_t hidden = std::clamp<std::int64_t>(a.past - a.window + 1 - key_begin, 0, key_count);
+  std::fill(scores, scores + hidden, kHidden);
+  std::fill(scores + key_count, scores + kTile, kHidden);
+  auto greatest = hn::Set(d, maximum);
+  for (std::int64_t j = 0; j < kTile; j += lanes) greatest = hn::Max(greatest, hn::LoadU(d, scores + j));
+  const float before = maximum;
+  maximum = hn::GetLane(hn::MaxOfLanes(d, greatest));
+  auto sums = hn::Zero(d);
+  for (std::int64_t j = 0; j < kTile; j += lanes) {
+    const auto p = exp(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, maximum)));
+    hn::StoreU(p, d, scores + j);
+    sums = hn::Add(sums, p);
+  }
+  const float rescale = std::exp(before - maximum);
+  sum = sum * rescale + sum_lanes(d, sums);
+  return rescale;
+}
+
+/// A tile for kHeads heads from `head` on, whose queries follow one another.
+template <std::int64_t kHeads, typename T>
+void attend_tile(const AttentionCall& a, const CacheTile<T>& keys, const CacheTile<T>& values, std::int64_t key_begin,
+                 const float* queries, float* scores, float* results, std::int64_t floats_per_result) {
+  score_keys<kHeads>(keys, queries, a.padded, scores);
+  float rescale[kHeads];
+  for (std::int64_t h = 0; h < kHeads; ++h) {
+    float* end = results + h * floats_per_result + a.padded;
+    rescale[h] = weigh(a, key_begin, keys.count, scores + h * kTile, end[0], end[1]);
+  }
+  add_values<kHeads>(values, scores, rescale, results, floats_per_result);
 }
 
 void attend_chunk(const AttentionCall& a, const KernelCall& call, const Chunks& chunks, std::int64_t chunk,
                   std::int64_t kv_head, int thread) {
-  const FloatTag d;
-  const std::int64_t lanes = float_lanes();
   ScratchPieces pieces(call.scratch, thread);
   float* queries = pieces.take((a.group + 4) * a.padded);  // [group][padded], times scale
-  float* keys = pieces.take(kTile * a.padded);
-  float* values = pieces.take(kTile * a.padded);
-  float* scores = pieces.take(kTile);
+  float* scores = pieces.take(kMostHeads * kTile);
+  const std::int64_t first_head = kv_head * a.group;
   for (std::int64_t g = 0; g < a.group; ++g) {
-    const std::int64_t head = kv_head * a.group + g;
-    load_rows(call.in[0], 0, 1, head, a.scale, queries + g * a.padded, a.padded);
-    float* result = chunks.result(chunk, a.heads, head);
+    load_rows(call.in[0], 0, 1, first_head + g, a.scale, queries + g * a.padded, a.padded);
+    float* result = chunks.result(chunk, a.heads, first_head + g);
     std::fill(result, result + a.padded, 0.0f);
     result[a.padded] = -1.0e30f;  // maximum: finite, so that differences stay finite before any key is seen
     result[a.padded + 1] = 0.0f;  // sum
   }
   const std::int64_t begin = chunks.first_key + chunk * chunks.keys_per_chunk;
   const std::int64_t end = std::min(begin + chunks.keys_per_chunk, a.past + 1);
-  for (std::int64_t key_begin = begin; key_begin < end; key_begin += kTile) {
-    const std::int64_t key_count = std::min(kTile, end - key_begin);
-    load_rows(call.in[1], key_begin, key_count, kv_head, 1.0f, keys, a.padded);
-    load_rows(call.in[2], key_begin, key_count, kv_head, 1.0f, values, a.padded);
-    for (std::int64_t g = 0; g < a.group; ++g) {
-      float* result = chunks.result(chunk, a.heads, kv_head * a.group + g);
-      score_tile(a, queries + g * a.padded, keys, key_begin, key_count, scores);
-      float maximum = result[a.padded];
-      for (std::int64_t j = 0; j < key_count; ++j) maximum = std::max(maximum, scores[j]);
-      auto sums = hn::Zero(d);
-      for (std::int64_t j = 0; j < kTile; j += lanes) {
-        const auto p = exp(d, hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, maximum)));
-        hn::StoreU(p, d, scores + j);
-        sums = hn::Add(sums, p);
+  with_element_type(call.in[1].dtype, [&](auto* null) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(null)>;
+    const CacheTile<T> first(call.in[2], begin, std::min(kTile, end - begin), kv_head);
+    for (std::int64_t j = 0; j < first.count; ++j) prefetch_row(first.row(j), first.columns);
+    for (std::int64_t key_begin = begin; key_begin < end; key_begin += kTile) {
+      const std::int64_t count = std::min(kTile, end - key_begin);
+      const CacheTile<T> keys(call.in[1], key_begin, count, kv_head), values(call.in[2], key_begin, count, kv_head);
+      for (std::int64_t g = 0; g < a.group; g += kMostHeads) {
+        const auto attend = [&](auto heads) HWY_ATTR {
+          attend_tile<decltype(heads)::value>(a, keys, values, key_begin, queries + g * a.padded, scores,
+                                              chunks.result(chunk, a.heads, first_head + g), chunks.floats_per_result);
+        };
+        switch (std::min(kMostHeads, a.group - g)) {
+          case 1: attend(std::integral_constant<std::int64_t, 1>()); break;
+          case 2: attend(std::integral_constant<std::int64_t, 2>()); break;
+          case 3: attend(std::integral_constant<std::int64_t, 3>()); break;
+          default: attend(std::integral_constant<std::int64_t, kMostHeads>());
+        }
       }
-      const float rescale = std::exp(result[a.padded] - maximum);
-      result[a.padded] = maximum;
-      result[a.padded + 1] = result[a.padded + 1] * rescale + sum_lanes(d, sums);
-      for (std::int64_t c = 0; c < a.padded; c += lanes) {
-        hn::StoreU(hn::Mul(hn::LoadU(d, result + c), hn::Set(d, rescale)), d, result + c);
-      }
-      const TileProduct output{scores, kTile, values, a.padded, key_count, result, a.padded, Into::add};
-      product<Left::row_major>(output, 1, 0, a.padded);
     }
-  }
+  });
 }
 
 void merge_chunks(const AttentionCall& a, const KernelCall& call, const Chunks& chunks, std::int64_t head) {
