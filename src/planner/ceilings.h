@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "formats/json.h"
+#include "tiers/arena.h"
 
 namespace heddle {
 
@@ -88,6 +89,18 @@ struct Ceilings {
 using CeilingProgress = std::function<void(std::string_view)>;
 
 ThreadCeilings measure_threads(int threads, double seconds_each);
+
+/// The stream of ThreadCeilings::read, for who times it in turns with something else. Memory is taken, and touched,
+/// when it is made.
+class StreamingRead {
+ public:
+  StreamingRead();
+  void pass() const;  ///< by threads() threads
+  std::size_t bytes() const { return arena_.bytes(); }
+
+ private:
+  Arena arena_;
+};
 std::vector<ProductCeiling> measure_products();
 DiskCeilings measure_disk(const std::filesystem::path& folder);
 std::vector<CollectiveCeiling> measure_collectives(int ranks);

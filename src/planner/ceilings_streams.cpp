@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 
 #include "planner/ceilings.h"
 
@@ -120,23 +121,28 @@ std::size_t array_bytes() {
   return std::max<std::size_t>(1, bytes / (kChunk * sizeof(float))) * kChunk * sizeof(float);
 }
 
+/// Once over the first arrays of an arena of kArrays.
+void pass_over(Stream stream, const std::array<float*, kArrays>& arrays, std::size_t bytes) {
+  const auto chunks = static_cast<std::int64_t>(bytes / sizeof(float) / kChunk);
+  std::array<float, 16> sink{};
+  parallel_for(chunks, [&](std::int64_t chunk, int) {
+    std::array<float*, kArrays> parts = arrays;
+    for (auto& part : parts) part += static_cast<std::size_t>(chunk) * kChunk;
+    float kept = 0;
+    stream(parts.data(), kChunk, &kept);
+    if (chunk < static_cast<std::int64_t>(sink.size())) sink[static_cast<std::size_t>(chunk)] = kept;
+  });
+}
+
 /// Bytes per second of the best pass over the arrays within about `seconds`.
 double best_rate(Stream stream, int streams, const Arena& arena, std::size_t bytes, double seconds) {
   std::array<float*, kArrays> arrays{};
   for (std::size_t i = 0; i < kArrays; ++i) arrays[i] = reinterpret_cast<float*>(arena.data() + i * bytes);
-  const auto chunks = static_cast<std::int64_t>(bytes / sizeof(float) / kChunk);
-  std::array<float, 16> sink{};
   double best = 0;
   const auto begin = Clock::now();
   do {
     const auto start = Clock::now();
-    parallel_for(chunks, [&](std::int64_t chunk, int) {
-      std::array<float*, kArrays> parts = arrays;
-      for (auto& part : parts) part += static_cast<std::size_t>(chunk) * kChunk;
-      float kept = 0;
-      stream(parts.data(), kChunk, &kept);
-      if (chunk < static_cast<std::int64_t>(sink.size())) sink[static_cast<std::size_t>(chunk)] = kept;
-    });
+    pass_over(stream, arrays, bytes);
     const double taken = std::chrono::duration<double>(Clock::now() - start).count();
     best = std::max(best, static_cast<double>(bytes) * streams / taken);
   } while (std::chrono::duration<double>(Clock::now() - begin).count() < seconds);
@@ -173,6 +179,15 @@ ThreadCeilings measure_threads(int threads, double seconds_each) {
   ceilings.update = best_rate(HWY_DYNAMIC_DISPATCH(stream_update), 2, arena, bytes, seconds_each);
   ceilings.adamw = best_rate(HWY_DYNAMIC_DISPATCH(stream_adamw), 7, arena, bytes, seconds_each);
   return ceilings;
+}
+
+StreamingRead::StreamingRead() : arena_(array_bytes(), "a streaming read") {
+  std::memset(arena_.data(), 0, arena_.bytes());
+}
+
+void StreamingRead::pass() const {
+  auto* const array = reinterpret_cast<float*>(arena_.data());
+  pass_over(HWY_DYNAMIC_DISPATCH(stream_read), {array, array, array, array}, arena_.bytes());
 }
 
 }  // namespace heddle
