@@ -45,15 +45,16 @@ const ThreadCeilings* Ceilings::of_threads(int threads) const {
 
 Ceilings measure_ceilings(const std::filesystem::path& folder, const CeilingProgress& progress) {
   if (!std::filesystem::is_directory(folder)) fail("{}: no such folder", folder.string());
+  constexpr double kSecondsEach = 0.15;  // of sixteen figures; a pass over the arrays takes some milliseconds
   Ceilings ceilings;
   ceilings.cpu = cpu_model();
   ceilings.cores = available_cores();
   ceilings.measured_at = now_utc();
   progress("multiply-adds and memory, one thread");
-  ceilings.by_threads.push_back(measure_threads(1, 0.3));
+  ceilings.by_threads.push_back(measure_threads(1, kSecondsEach));
   if (ceilings.cores > 1) {
     progress(fmt::format("multiply-adds and memory, {} threads", ceilings.cores));
-    ceilings.by_threads.push_back(measure_threads(ceilings.cores, 0.3));
+    ceilings.by_threads.push_back(measure_threads(ceilings.cores, kSecondsEach));
   }
   progress("products");
   ceilings.products = measure_products();

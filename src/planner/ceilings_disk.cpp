@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kRequestBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kFileBytes = std::int64_t{256} << 20;
 constexpr std::size_t kAlignment = 4096;  // of memory, as O_DIRECT wants it
-constexpr double kSecondsEach = 1.5;
+constexpr double kSecondsEach = 1.0;
 
 struct Free {
   void operator()(std::byte* memory) const { std::free(memory); }

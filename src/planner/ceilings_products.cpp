@@ -23,10 +23,10 @@ constexpr std::array<std::array<std::int64_t, 3>, 7> kShapes = {{{1024, 768, 768
                                                                  {2048, 288, 768},
                                                                  {2048, 288, 32000}}};
 
-/// FLOP/s of the best of at least two calls, the first of which does not count, in about 0.1 s; of that first one where
-/// it alone takes long: nothing is cold in most of it.
+/// FLOP/s of the best of at least two calls, the first of which does not count, in about 0.05 s; of that first one
+/// where it alone takes as long: nothing is cold in most of it.
 double best_rate(const cpu::MatrixProduct& product, const Scratch& scratch) {
-  constexpr double kSeconds = 0.1, kLong = 0.4;
+  constexpr double kSeconds = 0.05, kLong = 0.1;
   const double flops = 2.0 * static_cast<double>(product.rows * product.columns) * static_cast<double>(product.depth);
   const auto seconds_of_call = [&] {
     const auto start = Clock::now();
@@ -42,21 +42,25 @@ double best_rate(const cpu::MatrixProduct& product, const Scratch& scratch) {
   return best;
 }
 
-/// Fills in the rates of a shape.
-ProductCeiling measure_product(ProductCeiling entry, const Scratch& scratch) {
+/// Bytes of an operand, up to where the next may begin.
+std::size_t bytes_of(DType type, std::int64_t elements) {
+  return (static_cast<std::size_t>(elements) * dtype_bytes(type) + 63) / 64 * 64;
+}
+
+/// Bytes of x, W, y and dW of a shape.
+std::size_t operand_bytes(DType dtype, std::int64_t rows, std::int64_t inputs, std::int64_t outputs) {
+  return bytes_of(dtype, rows * inputs) + bytes_of(dtype, outputs * inputs) + bytes_of(dtype, rows * outputs) +
+         bytes_of(DType::f32, outputs * inputs);
+}
+
+/// Fills in the rates of a shape. `memory` holds its operands.
+ProductCeiling measure_product(ProductCeiling entry, std::byte* memory, const Scratch& scratch) {
   const std::int64_t rows = entry.rows, inputs = entry.inputs, outputs = entry.outputs;
   const DType dtype = entry.dtype;
-  const std::int64_t x_elements = rows * inputs, w_elements = outputs * inputs, y_elements = rows * outputs;
-  const auto bytes = [](DType type, std::int64_t elements) {
-    return (static_cast<std::size_t>(elements) * dtype_bytes(type) + 63) / 64 * 64;
-  };
-  const std::size_t operands = bytes(dtype, x_elements) + bytes(dtype, w_elements) + bytes(dtype, y_elements);
-  const Arena arena(operands + bytes(DType::f32, w_elements), "operands of heddle bench");
-  std::byte* x = arena.data();
-  std::byte* weight = x + bytes(dtype, x_elements);
-  std::byte* y = weight + bytes(dtype, w_elements);
-  std::byte* gradient = y + bytes(dtype, y_elements);
-  std::memset(x, 0, operands + bytes(DType::f32, w_elements));  // zeros run as fast as other numbers
+  std::byte* x = memory;
+  std::byte* weight = x + bytes_of(dtype, rows * inputs);
+  std::byte* y = weight + bytes_of(dtype, outputs * inputs);
+  std::byte* gradient = y + bytes_of(dtype, rows * outputs);
   const auto x_rows = cpu::row_major(x, dtype, inputs), w_rows = cpu::row_major(weight, dtype, inputs),
              y_rows = cpu::row_major(y, dtype, outputs);
   entry.forward =
@@ -79,10 +83,15 @@ std::vector<ProductCeiling> measure_products() {
   scratch.shared_bytes = kSharedScratchBytes;
   scratch.bytes_per_thread = kScratchBytesPerThread;
   scratch.threads = count;
+  std::size_t bytes = 0;
+  for (const auto& [rows, inputs, outputs] : kShapes)
+    bytes = std::max(bytes, operand_bytes(DType::f32, rows, inputs, outputs));
+  const Arena operands(bytes, "operands of heddle bench");
+  std::memset(operands.data(), 0, bytes);  // zeros, which all products of them are, run as fast as other numbers
   std::vector<ProductCeiling> products;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const auto& [rows, inputs, outputs] : kShapes) {
-      products.push_back(measure_product({dtype, rows, inputs, outputs}, scratch));
+      products.push_back(measure_product({dtype, rows, inputs, outputs}, operands.data(), scratch));
     }
   }
   return products;
