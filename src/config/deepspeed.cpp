@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "config/deepspeed_batch.h"
+#include "config/deepspeed_curriculum.h"
 #include "config/deepspeed_reader.h"
 #include "config/schedule_names.h"
 
@@ -74,6 +75,7 @@ class Resolver {
     read_loss_scaling();
     read_zero_options();
     read_aio_options();
+    outcome_.curriculum = read_curriculum(reader_);
     return std::move(outcome_);
   }
 

@@ -16,6 +16,7 @@ struct DeepSpeedOutcome {
   LossScaling loss_scaling;
   ZeroOptions zero;
   AioOptions aio;
+  CurriculumConfig curriculum;
   std::map<std::string, std::vector<std::string>> without_effect;  // why -> keys that were given and change nothing
 };
 

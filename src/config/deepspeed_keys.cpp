@@ -62,6 +62,8 @@ constexpr Key refused_section(std::string_view path, std::string_view why) {
   return {.path = path, .rule = Rule::map(), .effect = Effect::refused, .why = why, .is_free_form = true};
 }
 
+constexpr std::array kCurriculumSchedules = {"fixed_linear"sv, "fixed_root"sv, "fixed_discrete"sv};
+
 constexpr std::array kKeys = {
     Key{"train_batch_size", Rule::whole(1, 0x1p60), {}, Auto::rule},
     Key{"train_micro_batch_size_per_gpu", Rule::whole(1, kMostRows), "per_device_train_batch_size", Auto::rule},
@@ -251,11 +253,24 @@ constexpr std::array kKeys = {
     none("vocabulary_size", Rule::whole(1).or_null(), "the model's config has it"),
     none("cuda_visible_devices", Rule::whole(0), "DeepSpeed does not read it either"),
 
+    object("curriculum_learning"),
+    Key{"curriculum_learning.enabled", Rule::boolean()},
+    only("curriculum_learning.curriculum_type", Rule::text(), "seqlen",
+         "rows differ in no difficulty but their length"),
+    Key{"curriculum_learning.min_difficulty", Rule::whole(1, 0x1p30)},
+    Key{"curriculum_learning.max_difficulty", Rule::whole(1, 0x1p30)},
+    Key{"curriculum_learning.schedule_type", Rule::one_of(kCurriculumSchedules)},
+    object("curriculum_learning.schedule_config"),
+    Key{"curriculum_learning.schedule_config.total_curriculum_step", Rule::whole(1, 0x1p53)},
+    Key{"curriculum_learning.schedule_config.difficulty_step", Rule::whole(1, 0x1p30)},
+    Key{"curriculum_learning.schedule_config.root_degree", Rule::positive()},
+    Key{"curriculum_learning.schedule_config.difficulty", Rule::whole_list(1, 0x1p30)},
+    Key{"curriculum_learning.schedule_config.max_step", Rule::whole_list(1, 0x1p53)},
+
     refused_section("autotuning", "heddle plan says what fits; one run is trained"),
     refused_section("elasticity", "the batch size does not follow the number of ranks"),
     refused_section("sparse_attention", kOtherTraining),
     refused_section("data_efficiency", kOtherTraining),
-    refused_section("curriculum_learning", kOtherTraining),
     refused_section("progressive_layer_drop", kOtherTraining),
     refused_section("eigenvalue", kOtherTraining),
     refused_section("quantize_training", kOtherTraining),

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "config/curriculum.h"
 #include "formats/peft_config.h"
 
 namespace heddle {
@@ -123,6 +124,7 @@ struct RunConfig {
   double label_smoothing_factor = 0.0, z_loss = 0.0;
   std::optional<double> neftune_noise_alpha;
   ScheduleConfig schedule;
+  CurriculumConfig curriculum;  // of the DeepSpeed JSON
   // precision and memory
   Precision precision = Precision::fp32;
   LossScaling loss_scaling;

@@ -327,6 +327,11 @@ class RunResolver {
     run_.config.loss_scaling = outcome.loss_scaling;
     run_.config.zero = outcome.zero;
     run_.config.aio = outcome.aio;
+    run_.config.curriculum = outcome.curriculum;
+    if (outcome.curriculum.is_enabled && run_.config.trains_on_pairs()) {
+      fail("{}: loss_type is {}, whose pairs are taken whole; curriculum_learning cuts rows",
+           run_.settings.at("loss_type").origin, run_.config.preference.loss_type);
+    }
   }
 
   void read_optimizer() {

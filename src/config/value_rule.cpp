@@ -138,6 +138,15 @@ Json read_number_list(const SourceNode& node, const ValueRule& rule, const std::
   return list;
 }
 
+Json read_whole_list(const SourceNode& node, const ValueRule& rule, const std::string& key) {
+  if (node.kind != Kind::list) refuse(node, rule, key);
+  auto list = Json::array();
+  auto each = rule;
+  each.type = Type::whole;
+  for (const auto& item : node.items) list.push_back(read_whole(item, each, key));
+  return list;
+}
+
 Json read_data_file(const SourceNode& node, const std::string& key) {
   if (node.kind != Kind::map) {
     return {{"path", read_text(node, ValueRule::data_files(), key)}, {"weight", 1.0}};
@@ -227,6 +236,7 @@ std::string describe_type(const ValueRule& rule) {
     case Type::bytes: return "bytes, as 2GiB or 2147483648";
     case Type::text_list: return "a name or a list of names";
     case Type::number_list: return fmt::format("a list of {} numbers{}", rule.length, describe_range(rule));
+    case Type::whole_list: return "a list of whole numbers" + describe_range(rule);
     case Type::map: return "a map";
     case Type::text_map: return "a map of names";
     case Type::resume: return "auto, false or a path";
@@ -272,6 +282,7 @@ Json read_value(const SourceNode& node, const ValueRule& rule, const std::string
     }
     case Type::text_list: return read_text_list(node, rule, key);
     case Type::number_list: return read_number_list(node, rule, key);
+    case Type::whole_list: return read_whole_list(node, rule, key);
     case Type::map:
       if (node.kind != Kind::map) refuse(node, rule, key);
       return Json::object();

@@ -20,6 +20,7 @@ struct ValueRule {
     bytes,
     text_list,
     number_list,
+    whole_list,
     map,
     text_map,
     resume,
@@ -56,6 +57,10 @@ struct ValueRule {
   static constexpr ValueRule text_list() { return {.type = Type::text_list}; }
   static constexpr ValueRule number_list(int length, double least, double below) {
     return {.type = Type::number_list, .least = least, .most = below, .below_most = true, .length = length};
+  }
+  /// Any number of them.
+  static constexpr ValueRule whole_list(double least, double most = kUnbounded) {
+    return {.type = Type::whole_list, .least = least, .most = most};
   }
   static constexpr ValueRule map() { return {.type = Type::map}; }
   /// Names to texts.

@@ -60,9 +60,9 @@ BatchSchedule::BatchSchedule(const Dataset& dataset, Options options) : dataset_
 
 std::int64_t BatchSchedule::steps_per_epoch() const { return (dataset_->num_rows() - 1) / rows_per_step_ + 1; }
 
-StepBatch BatchSchedule::step(std::int64_t step) const {
+StepBatch BatchSchedule::step(std::int64_t step, std::int64_t positions) const {
   StepBatch batch;
-  this->step(step, batch);
+  this->step(step, batch, positions);
   return batch;
 }
 
@@ -81,7 +81,7 @@ std::vector<std::int64_t> BatchSchedule::rows(std::int64_t step) const {
   return rows;
 }
 
-void BatchSchedule::step(std::int64_t step, StepBatch& batch) const {
+void BatchSchedule::step(std::int64_t step, StepBatch& batch, std::int64_t positions) const {
   HEDDLE_CHECK(step >= 0);
   const std::int64_t steps = steps_per_epoch(), epoch = step / steps, step_in_epoch = step % steps;
   const std::int64_t first = step_in_epoch * rows_per_step_;
@@ -105,7 +105,8 @@ void BatchSchedule::step(std::int64_t step, StepBatch& batch) const {
     micro.rows.reserve(static_cast<std::size_t>(options_.micro_batch_rows));
   }
   for_each_row(step, [&](std::int64_t place, std::int64_t row) {
-    dataset_->append_row(row, batch.micro_batches[static_cast<std::size_t>(place / options_.micro_batch_rows)]);
+    dataset_->append_row(row, batch.micro_batches[static_cast<std::size_t>(place / options_.micro_batch_rows)],
+                         positions);
   });
   for (const MicroBatch& micro : batch.micro_batches) {
     batch.tokens += micro.tokens();

@@ -424,10 +424,13 @@ std::int64_t Dataset::row_supervised_tokens(std::int64_t row) const {
   return targets;
 }
 
-void Dataset::append_row(std::int64_t row, MicroBatch& batch) const {
+void Dataset::append_row(std::int64_t row, MicroBatch& batch, std::int64_t positions) const {
   if (batch.document_starts.empty()) batch.document_starts.push_back(0);
   batch.rows.push_back(row);
-  impl_->for_each_piece(row, [&](const Piece& piece) {
+  impl_->for_each_piece(row, [&](Piece piece) {
+    piece.positions = std::min(piece.positions, positions);
+    positions -= piece.positions;
+    if (piece.positions == 0) return;
     const auto count = static_cast<std::size_t>(piece.positions), before = batch.input_ids.size();
     const TokenTable& table = piece.source->table;
     batch.labels.resize(before + count);

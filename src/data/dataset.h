@@ -72,8 +72,9 @@ class Dataset {
   std::int64_t row_tokens(std::int64_t row) const;
   std::int64_t row_documents(std::int64_t row) const;
   std::int64_t row_supervised_tokens(std::int64_t row) const;
-  /// Appends the row to a micro-batch, which is empty at first or made of such rows.
-  void append_row(std::int64_t row, MicroBatch& batch) const;
+  static constexpr std::int64_t kWhole = INT64_MAX;
+  /// Appends the row, or its first so many positions, to a micro-batch, which is empty at first or made of such rows.
+  void append_row(std::int64_t row, MicroBatch& batch, std::int64_t positions = kWhole) const;
   /// "PATH:LINE" of the row's (first) source.
   std::string source(std::int64_t row) const;
 
@@ -99,9 +100,10 @@ class BatchSchedule {
   std::int64_t token_capacity() const { return token_capacity_; }
   std::int64_t document_capacity() const { return document_capacity_; }
   /// Micro-batches of optimizer step `step`, from 0; the last step of an epoch takes what is left.
-  StepBatch step(std::int64_t step) const;
+  /// Of each row the first so many positions.
+  StepBatch step(std::int64_t step, std::int64_t positions = Dataset::kWhole) const;
   /// The same into a batch whose memory is used again.
-  void step(std::int64_t step, StepBatch& batch) const;
+  void step(std::int64_t step, StepBatch& batch, std::int64_t positions = Dataset::kWhole) const;
   /// The rows of that step in their order, without reading them.
   std::vector<std::int64_t> rows(std::int64_t step) const;
 

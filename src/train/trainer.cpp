@@ -196,6 +196,10 @@ class Trainer {
     note("{}: {}; {} rows, {} optimizer steps; {} planned on device{}{}", model_.config.model_type, size_and_layout(),
          format_count(static_cast<std::uint64_t>(data_.train->num_rows())), total_steps_,
          format_bytes(compiled_.plan.device.peak), run_.ranks > 1 ? " of each rank" : "", other_tiers());
+    if (run_.curriculum.is_enabled) {
+      note("curriculum_learning: rows are cut to {} positions in step 1, and to {} in the end",
+           run_.curriculum.length_at(1), run_.curriculum.last_length());
+    }
   }
 
   /// Lines of metrics.jsonl from the next step on go.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/log.h"
 #include "train/evaluate.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
@@ -15,6 +16,16 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 std::size_t index(int program) { return static_cast<std::size_t>(program); }
+
+/// The batch of the step that `state` is at, its rows as long as the curriculum says.
+StepBatch next_batch(const RunConfig& run, const BatchSchedule& schedule, const TrainingState& state) {
+  if (!run.curriculum.is_enabled) return schedule.step(state.schedule_step);
+  const std::int64_t positions = run.curriculum.length_at(state.step + 1);
+  StepBatch batch = schedule.step(state.schedule_step, positions);
+  if (batch.supervised_tokens == 0)
+    warning("step {}: no target is among the first {} positions of its rows", state.step + 1, positions);
+  return batch;
+}
 
 }  // namespace
 
@@ -32,7 +43,7 @@ StepMetrics TrainingStep::take(TrainingState& state, LossScaler& scaler, std::in
                                const std::function<void()>& agree) {
   const auto start = Clock::now();
   StepMetrics metrics;
-  const StepBatch batch = schedule_.step(state.schedule_step);
+  const StepBatch batch = next_batch(run_, schedule_, state);
   metrics.time.data = seconds_since(start);
   const auto before = executor_.seconds_by_phase();
   const double communicated_before = executor_.seconds_waiting(Queue::communication);
