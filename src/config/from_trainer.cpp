@@ -255,6 +255,14 @@ class TrainerConverter {
       put("resume_from_checkpoint", is_false ? scalar_node(Kind::boolean, "false", node->where) : *node,
           "resume_from_checkpoint");
     }
+    if (const auto* node = find("loss_type"); node != nullptr && node->kind == Kind::list) {
+      if (node->items.size() != 1) fail("{}: loss_type is {}; expected one loss", node->where, describe(*node));
+      put("loss_type", node->items[0], "loss_type");
+    } else if (node != nullptr) {
+      put("loss_type", *node, "loss_type");
+    }
+    if (const auto* node = find("activation_offloading"); node != nullptr && node->text == "true")
+      put_text("offload_activations", "cpu", *node, "activation_offloading");
     convert_reports();
     convert_fsdp();
   }

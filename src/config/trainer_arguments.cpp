@@ -32,6 +32,8 @@ constexpr auto kMetrics = "evaluation computes the loss and the perplexity";
 constexpr auto kEvalPrecision = "evaluation runs in the precision of training";
 constexpr auto kOptimizers = "it belongs to an optimizer that is not here";
 constexpr auto kOrder = "an epoch is shuffled as a whole";
+constexpr auto kPreference = "it changes the loss of preference pairs, and Heddle does not have it";
+constexpr auto kReference = "the reference is the model that training starts from, asked once before the first step";
 constexpr auto kNoPlateau = "the best evaluation is the one with the least loss";
 
 constexpr std::array kArguments = {
@@ -79,6 +81,8 @@ constexpr std::array kArguments = {
     rule("train_sampling_strategy", "shuffle", "sequential: false; group_by_length: refused"),
     rule("fsdp", "zero_stage", "full_shard: 3; shard_grad_op: 2; offload: offload_param cpu"),
     rule("deepspeed", "deepspeed", "the path or the object"),
+    rule("loss_type", "loss_type", "of a list its only name"),
+    rule("activation_offloading", "offload_activations", "true: cpu"),
 
     refused("optim_target_modules", "null", kOptimizers),
     refused("group_by_length", "false", kOrder),
@@ -91,6 +95,41 @@ constexpr std::array kArguments = {
     refused("parallelism_config", "null", "tensor_parallel, context_parallel and ranks are the run file's keys"),
     refused("mp_parameters", "", "tensor_parallel and pipeline_parallel are the run file's keys"),
     refused("tp_size", "0|1", "tensor_parallel is the run file's key"),
+
+    refused("loss_weights", "null", kPreference),
+    refused("ld_alpha", "null|1.0|1", kPreference),
+    refused("rpo_alpha", "null", kPreference),
+    refused("f_divergence_type", "reverse_kl", kPreference),
+    refused("use_weighting", "false", kPreference),
+    refused("max_completion_length", "null", "max_length bounds prompt and answer together"),
+    refused("disable_dropout", "true", "attention_dropout, hidden_dropout and embedding_dropout turn dropout on"),
+    refused("reference_free", "false", kReference),
+    refused("sync_ref_model", "false", kReference),
+    refused("ref_model_init_kwargs", "null", kReference),
+    refused("model_adapter_name", "null", kReference),
+    refused("ref_adapter_name", "null", kReference),
+    refused("is_encoder_decoder", "null|false", "models are decoders"),
+
+    ignored("precompute_ref_log_probs", "*", kReference),
+    ignored("precompute_ref_batch_size", "*", kReference),
+    ignored("force_use_ref_model", "*", kReference),
+    ignored("ref_model_mixup_alpha", "*", "sync_ref_model reads it"),
+    ignored("ref_model_sync_steps", "*", "sync_ref_model reads it"),
+    ignored("f_alpha_divergence_coef", "*", "f_divergence_type alpha_divergence reads it"),
+    ignored("discopop_tau", "*", "loss_type discopop reads it"),
+    ignored("generate_during_eval", "false", kMetrics),
+    ignored("router_aux_loss_coef", "*", "no family has a router"),
+    ignored("model_init_kwargs", "null", kScript),
+    ignored("trust_remote_code", "*", "no code comes with a model"),
+    ignored("dataset_num_proc", "*", kLoader),
+    ignored("padding_free", "*", "rows lie end to end, without padding"),
+    ignored("pad_to_multiple_of", "*", "rows lie end to end, without padding"),
+    ignored("pad_token", "*", "rows lie end to end, without padding"),
+    ignored("padding_value", "*", "rows lie end to end, without padding"),
+    ignored("label_pad_token_id", "-100", "rows lie end to end, without padding"),
+    ignored("use_logits_to_keep", "*", "logits are made a chunk of tokens at a time"),
+    ignored("use_liger_loss", "*", "logits are made a chunk of tokens at a time"),
+    ignored("tools", "null", "a row carries its own"),
 
     ignored("do_train", "*", kScript),
     ignored("do_eval", "*", kScript),

@@ -72,6 +72,54 @@ TEST(FromTrainer, ArgumentsOfOneNameBecomeTheKey) {
   EXPECT_EQ(run.schedule.numbers.at("min_lr_rate"), 0.1);
 }
 
+TEST(FromTrainer, TrlsDpoConfigIsKnown) {
+  // The fields of trl.DPOConfig 1.16.0 that are not TrainingArguments', at their defaults but for the first four.
+  Json arguments = {{"loss_type", Json::array({"ipo"})},
+                    {"beta", 0.3},
+                    {"max_length", 512},
+                    {"activation_offloading", true},
+                    {"model_init_kwargs", nullptr},
+                    {"trust_remote_code", false},
+                    {"router_aux_loss_coef", nullptr},
+                    {"disable_dropout", true},
+                    {"dataset_num_proc", nullptr},
+                    {"truncation_mode", "keep_start"},
+                    {"padding_free", false},
+                    {"pad_to_multiple_of", "auto"},
+                    {"precompute_ref_log_probs", false},
+                    {"precompute_ref_batch_size", nullptr},
+                    {"loss_weights", nullptr},
+                    {"ld_alpha", nullptr},
+                    {"f_divergence_type", "reverse_kl"},
+                    {"f_alpha_divergence_coef", 0.5},
+                    {"label_smoothing", 0.0},
+                    {"use_weighting", false},
+                    {"discopop_tau", 0.05},
+                    {"sync_ref_model", false},
+                    {"ref_model_mixup_alpha", 0.6},
+                    {"ref_model_sync_steps", 512},
+                    {"pad_token", nullptr}};
+  EXPECT_THAT(convert(arguments).notes, IsEmpty());
+  const RunConfig run = config_of(arguments);
+  EXPECT_EQ(run.preference.loss_type, "ipo");
+  EXPECT_EQ(run.preference.beta, 0.3);
+  EXPECT_EQ(run.max_length, 512);
+  EXPECT_EQ(run.offload_activations, OffloadDevice::cpu);
+  const std::vector<std::pair<const char*, Json>> others = {
+      {"ld_alpha", 0.5},        {"rpo_alpha", 1.0},        {"f_divergence_type", "js_divergence"},
+      {"use_weighting", true},  {"loss_weights", {0.8}},   {"sync_ref_model", true},
+      {"reference_free", true}, {"disable_dropout", false}};
+  for (const auto& [name, value] : others) {
+    Json other = arguments;
+    other[name] = value;
+    EXPECT_THAT(error_of(other), HasSubstr(std::string(name) + " is ")) << name;
+  }
+  arguments["loss_type"] = {"sigmoid", "bco_pair", "sft"};
+  EXPECT_THAT(error_of(arguments), HasSubstr("expected one loss"));
+  arguments["loss_type"] = "exo_pair";
+  EXPECT_THAT(error_of(arguments), HasSubstr("loss_type is exo_pair; expected nll, sigmoid"));
+}
+
 TEST(FromTrainer, DefaultsAreLeftOut) {
   const auto converted = convert(
       {{"learning_rate", 5e-5}, {"optim", "adamw_torch_fused"}, {"max_steps", -1}, {"label_smoothing_factor", 0.0}});
