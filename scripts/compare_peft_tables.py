@@ -35,6 +35,16 @@ CASES = {
     "tied-saved-as-one": {"tied": True, "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens"], "ensure_weight_tying": True},
     "added-tokens": {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"], "added": ADDED},
     "tied-added-tokens": {"tied": True, "target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"], "added": ADDED},
+    "token-rows": {"target_modules": ["q_proj"], "trainable_token_indices": [60, 3, 7]},
+    "token-rows-by-module": {"target_modules": ["q_proj"], "trainable_token_indices": {"embed_tokens": [3, 5], "lm_head": [1]}},
+    "tied-token-rows": {"tied": True, "target_modules": ["q_proj"], "trainable_token_indices": [60, 3, 7]},
+    "tied-token-rows-split": {"tied": True, "target_modules": ["q_proj"], "trainable_token_indices": {"embed_tokens": [3, 5], "lm_head": [1]}},
+    "tied-added-token-rows": {"tied": True, "target_modules": ["q_proj"], "trainable_token_indices": list(range(VOCABULARY, VOCABULARY + ADDED)), "added": ADDED},
+    "gpt2-token-rows": {"gpt2": True, "target_modules": ["c_attn"], "trainable_token_indices": [60, 3, 7]},
+    "dora-embedding": {"target_modules": ["q_proj", "embed_tokens"], "use_dora": True},
+    "dora-head": {"target_modules": ["q_proj", "lm_head"], "use_dora": True},
+    "tied-dora-both": {"tied": True, "target_modules": ["embed_tokens", "lm_head"], "use_dora": True},
+    "gpt2-dora-embedding": {"gpt2": True, "target_modules": ["c_attn", "wte"], "use_dora": True},
     "cut-vocabulary": {"target_modules": ["q_proj"], "modules_to_save": ["embed_tokens", "lm_head"], "added": -5},
 }
 
@@ -67,7 +77,7 @@ def peft_steps(case, folder, rows, start):
     torch.manual_seed(5)
     with torch.no_grad():  # B, and A of an embedding, are zero: what their gradients are of would be, too
         for name, parameter in model.named_parameters():
-            if parameter.requires_grad and "lora" in name:
+            if parameter.requires_grad and "lora" in name and "magnitude" not in name:
                 parameter.normal_(0.0, 0.05)
     model.save_pretrained(start)
     model = model.double()
@@ -113,7 +123,10 @@ def compare(program, case, folder):
     start, out = os.path.join(folder, "start"), os.path.join(folder, "out")
     want = peft_steps(case, os.path.join(folder, "base"), rows, start)
     got = heddle_steps(program, folder, rows, start, out)
-    repeated = (".base_layer.", ".modules_to_save.", ".original_module.")  # the base's own tables, and saved ones once more
+    repeated = [".base_layer.", ".modules_to_save.", ".original_module."]  # the base's own tables, and saved ones once more
+    by_module = isinstance(case.get("trainable_token_indices"), dict)
+    if case.get("tied") and not by_module:
+        repeated.append("lm_head.token_adapter.")  # the embedding's
     missing = {name for name in want[2] if not any(part in name for part in repeated)} - set(got[2])
     assert not missing and set(got[2]) <= set(want[2]), "other tensors: %s" % sorted(missing ^ (set(got[2]) - set(want[2])))
     weights = max(float((got[2][name].double() - want[2][name].double()).abs().max()) for name in got[2])
@@ -122,7 +135,7 @@ def compare(program, case, folder):
         logits = float((loaded(torch.tensor(rows[:2])).logits - want[3]).abs().max())
         merged = os.path.join(folder, "merged")
         done = subprocess.run([program, "export", out, merged, "--format", "hf"], check=False, stderr=subprocess.PIPE, text=True)
-        splits = case.get("tied", case.get("gpt2")) and {"embed_tokens", "lm_head", "wte"} & set(case["target_modules"])
+        splits = case.get("tied", case.get("gpt2")) and (by_module or {"embed_tokens", "lm_head", "wte"} & set(case["target_modules"]))
         assert (done.returncode == 0) == (not splits), done.stderr
         if done.returncode == 0:
             whole = AutoModelForCausalLM.from_pretrained(merged, dtype=torch.float32, attn_implementation="eager")

@@ -105,6 +105,14 @@ void put_target_modules(RunConfig& config, const Json& value) {
   config.lora.target_pattern = is_pattern ? value.get<std::string>() : "";
   config.lora.target_modules = is_pattern ? std::vector<std::string>() : name_list(value);
 }
+/// A list, of the embedding, or lists by module.
+void put_token_indices(RunConfig& config, const Json& value) {
+  auto& tokens = config.lora.trainable_token_indices;
+  tokens.clear();
+  if (value.is_array()) tokens.emplace("", value.get<std::vector<std::int64_t>>());
+  if (!value.is_object()) return;
+  for (const auto& [module, ids] : value.items()) tokens.emplace(module, ids.get<std::vector<std::int64_t>>());
+}
 void put_modules_to_save(RunConfig& config, const Json& value) { config.lora.modules_to_save = name_list(value); }
 
 constexpr std::array kTorchTypes = {"auto"sv, "float32"sv, "bfloat16"sv, "float16"sv};
@@ -314,6 +322,9 @@ constexpr std::array kAdapters = {
         "or `all-linear` (all but the head); default: PEFT's for the family."},
     RunKey{"lora.modules_to_save", Rule::text_list().or_null(), "null", put_modules_to_save, "",
            "Modules that are trained whole and saved with the adapter."},
+    RunKey{"lora.trainable_token_indices", Rule::token_indices().or_null(), "null", put_token_indices, "",
+           "Ids whose rows of the embedding are trained, and of the head where that is tied to it; or by module, as "
+           "`{embed_tokens: [0], lm_head: [0]}`."},
     RunKey{"lora.use_rslora", Rule::boolean(), "false", put_lora_value<&LoraConfig::use_rslora>, "",
            "Scale by lora_alpha / sqrt(r)."},
     RunKey{"lora.use_dora", Rule::boolean(), "false", put_lora_value<&LoraConfig::use_dora>, "",

@@ -147,6 +147,14 @@ Json read_whole_list(const SourceNode& node, const ValueRule& rule, const std::s
   return list;
 }
 
+Json read_token_indices(const SourceNode& node, const ValueRule& rule, const std::string& key) {
+  if (node.kind != Kind::map) return read_whole_list(node, rule, key);
+  auto lists = Json::object();
+  for (const auto& [module, entry] : node.entries)
+    lists[module] = read_whole_list(entry, rule, fmt::format("{}.{}", key, module));
+  return lists;
+}
+
 Json read_data_file(const SourceNode& node, const std::string& key) {
   if (node.kind != Kind::map) {
     return {{"path", read_text(node, ValueRule::data_files(), key)}, {"weight", 1.0}};
@@ -237,6 +245,7 @@ std::string describe_type(const ValueRule& rule) {
     case Type::text_list: return "a name or a list of names";
     case Type::number_list: return fmt::format("a list of {} numbers{}", rule.length, describe_range(rule));
     case Type::whole_list: return "a list of whole numbers" + describe_range(rule);
+    case Type::token_indices: return "a list of ids, or such lists by module";
     case Type::map: return "a map";
     case Type::text_map: return "a map of names";
     case Type::resume: return "auto, false or a path";
@@ -283,6 +292,7 @@ Json read_value(const SourceNode& node, const ValueRule& rule, const std::string
     case Type::text_list: return read_text_list(node, rule, key);
     case Type::number_list: return read_number_list(node, rule, key);
     case Type::whole_list: return read_whole_list(node, rule, key);
+    case Type::token_indices: return read_token_indices(node, rule, key);
     case Type::map:
       if (node.kind != Kind::map) refuse(node, rule, key);
       return Json::object();

@@ -21,6 +21,7 @@ struct ValueRule {
     text_list,
     number_list,
     whole_list,
+    token_indices,
     map,
     text_map,
     resume,
@@ -61,6 +62,10 @@ struct ValueRule {
   /// Any number of them.
   static constexpr ValueRule whole_list(double least, double most = kUnbounded) {
     return {.type = Type::whole_list, .least = least, .most = most};
+  }
+  /// A list of ids, or such lists by a module's name.
+  static constexpr ValueRule token_indices() {
+    return {.type = Type::token_indices, .most = 0x1p31, .below_most = true};
   }
   static constexpr ValueRule map() { return {.type = Type::map}; }
   /// Names to texts.

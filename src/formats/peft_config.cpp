@@ -16,22 +16,11 @@ struct Unused {
   std::string_view key, value;  // the value as JSON; empty: null or false alone
 };
 constexpr std::array kUnused = {
-    Unused{"megatron_config", ""},
-    Unused{"loftq_config", "{}"},
-    Unused{"eva_config", ""},
-    Unused{"corda_config", ""},
-    Unused{"trainable_token_indices", ""},
-    Unused{"target_parameters", ""},
-    Unused{"layer_replication", ""},
-    Unused{"lora_bias", ""},
-    Unused{"use_qalora", ""},
-    Unused{"alora_invocation_tokens", ""},
-    Unused{"arrow_config", ""},
-    Unused{"use_bdlora", ""},
-    Unused{"lora_ga_config", ""},
-    Unused{"monteclora_config", ""},
-    Unused{"kasa_config", ""},
-    Unused{"velora_config", ""},
+    Unused{"megatron_config", ""},   Unused{"loftq_config", "{}"},    Unused{"eva_config", ""},
+    Unused{"corda_config", ""},      Unused{"target_parameters", ""}, Unused{"layer_replication", ""},
+    Unused{"lora_bias", ""},         Unused{"use_qalora", ""},        Unused{"alora_invocation_tokens", ""},
+    Unused{"arrow_config", ""},      Unused{"use_bdlora", ""},        Unused{"lora_ga_config", ""},
+    Unused{"monteclora_config", ""}, Unused{"kasa_config", ""},       Unused{"velora_config", ""},
 };
 
 /// A list of names, or a single text.
@@ -42,17 +31,33 @@ std::vector<std::string> names(const JsonReader& reader, std::string_view key) {
   return reader.texts(key);
 }
 
+std::vector<std::int64_t> indices(const JsonReader& reader, std::string_view key, const Json& list,
+                                  std::string_view expected) {
+  std::vector<std::int64_t> indices;
+  if (!list.is_array()) reader.refuse(key, std::string(expected));
+  for (const auto& index : list) {
+    if (!index.is_number_integer() || index.get<std::int64_t>() < 0) reader.refuse(key, std::string(expected));
+    indices.push_back(index.get<std::int64_t>());
+  }
+  return indices;
+}
+
 std::vector<std::int64_t> layers(const JsonReader& reader) {
   constexpr std::string_view kKey = "layers_to_transform";
   const Json* found = reader.find(kKey);
   if (found == nullptr) return {};
-  const Json list = found->is_array() ? *found : Json::array({*found});
-  std::vector<std::int64_t> layers;
-  for (const auto& layer : list) {
-    if (!layer.is_number_integer() || layer.get<std::int64_t>() < 0) reader.refuse(kKey, "indices of layers");
-    layers.push_back(layer.get<std::int64_t>());
-  }
-  return layers;
+  return indices(reader, kKey, found->is_array() ? *found : Json::array({*found}), "indices of layers");
+}
+
+/// A list, of the embedding, or an object of lists by module.
+std::map<std::string, std::vector<std::int64_t>> token_indices(const JsonReader& reader) {
+  constexpr std::string_view kKey = "trainable_token_indices", kExpected = "a list of ids, or such lists by module";
+  std::map<std::string, std::vector<std::int64_t>> tokens;
+  const Json* found = reader.find(kKey);
+  if (found == nullptr) return tokens;
+  if (!found->is_object()) return {{"", indices(reader, kKey, *found, kExpected)}};
+  for (const auto& [module, ids] : found->items()) tokens.emplace(module, indices(reader, kKey, ids, kExpected));
+  return tokens;
 }
 
 template <typename Number>
@@ -76,6 +81,13 @@ void refuse_variants(const JsonReader& reader) {
     if (found == nullptr || *found == false || (!value.empty() && found->dump() == value)) continue;
     reader.refuse(key, "null: this version has no such variant of LoRA");
   }
+}
+
+Json token_indices_document(const LoraConfig& config) {
+  const auto& tokens = config.trainable_token_indices;
+  if (tokens.empty()) return {};
+  const auto of_embedding = tokens.find("");
+  return of_embedding != tokens.end() ? Json(of_embedding->second) : Json(tokens);
 }
 
 Json list_or_null(const std::vector<std::string>& names) { return names.empty() ? Json() : Json(names); }
@@ -104,6 +116,7 @@ LoraConfig read_adapter_config(const std::filesystem::path& folder) {
   config.layers_pattern = names(reader, "layers_pattern");
   config.rank_pattern = pattern<std::int64_t>(reader, "rank_pattern");
   config.alpha_pattern = pattern<double>(reader, "alpha_pattern");
+  config.trainable_token_indices = token_indices(reader);
   config.use_rslora = reader.boolean_or("use_rslora", false);
   config.use_dora = reader.boolean_or("use_dora", false);
   config.ensure_weight_tying = reader.boolean_or("ensure_weight_tying", false);
@@ -131,6 +144,7 @@ std::string adapter_config_text(const LoraConfig& config) {
   document["target_modules"] =
       config.target_pattern.empty() ? list_or_null(config.target_modules) : Json(config.target_pattern);
   document["modules_to_save"] = list_or_null(config.modules_to_save);
+  document["trainable_token_indices"] = token_indices_document(config);
   document["bias"] = config.bias;
   document["use_rslora"] = config.use_rslora;
   document["use_dora"] = config.use_dora;

@@ -29,8 +29,10 @@ struct LoraConfig {
   bool use_rslora = false;           ///< scaling is lora_alpha / sqrt(r) (Kalajdzievski 2023, arXiv:2312.03732)
   bool use_dora = false;             ///< weight-decomposed (Liu et al. 2024, arXiv:2402.09353)
   bool ensure_weight_tying = false;  ///< modules_to_save: the embedding and a head tied to it stay one
-  std::string bias = "none";         ///< biases that are trained: none, all, lora_only (of modules with an adapter)
-  bool fan_in_fan_out = false;       ///< the base's weights lie as [inputs, outputs] (GPT-2)
+  /// Ids whose rows of a table are trained, by its module's name or its end; of the embedding where that is empty.
+  std::map<std::string, std::vector<std::int64_t>> trainable_token_indices;
+  std::string bias = "none";    ///< biases that are trained: none, all, lora_only (of modules with an adapter)
+  bool fan_in_fan_out = false;  ///< the base's weights lie as [inputs, outputs] (GPT-2)
   std::string base_model_name_or_path;
   Json document;  ///< the file's keys as they were, null for a config that comes from a run file
 

@@ -88,7 +88,7 @@ Value pattern_value(const std::map<std::string, Value>& pattern, const std::stri
 
 LoraModules::LoraModules(LoraConfig config, const std::string& model_type, const ModuleList& model,
                          const std::string& where)
-    : config_(std::move(config)) {
+    : config_(std::move(config)), embedding_(model.embedding) {
   if (config_.target_modules.empty() && config_.target_pattern.empty()) {
     config_.target_modules = usual_targets(model_type);
     if (config_.target_modules.empty()) {
@@ -98,6 +98,7 @@ LoraModules::LoraModules(LoraConfig config, const std::string& model_type, const
   }
   add_targets(model, where);
   add_saved(model, where);
+  add_token_rows(model, where);
 }
 
 void LoraModules::add_targets(const ModuleList& model, const std::string& where) {
@@ -127,8 +128,8 @@ void LoraModules::add_targets(const ModuleList& model, const std::string& where)
   }
   if (targets_.empty()) fail("{}: target_modules: no layer of the model is a target", where);
   const bool has_table = targets_.contains(embedding) || targets_.contains(head);
-  if (has_table && config_.use_dora)
-    fail("{}: use_dora is true; this version has no DoRA of an embedding or a head", where);
+  if (targets_.contains(head) && config_.use_dora && config_.lora_dropout > 0)
+    fail("{}: use_dora is true and target_modules names the head; this version has no lora_dropout there", where);
   if (has_table && config_.ensure_weight_tying)
     fail("{}: ensure_weight_tying is true; this version ties modules_to_save alone, not adapters", where);
   splits_tied_ = has_table && model.is_tied();
@@ -155,6 +156,53 @@ void LoraModules::add_saved(const ModuleList& model, const std::string& where) {
   tied_weight_ = model.embedding;
 }
 
+// As PEFT: of a tied model the head takes the embedding's rows, unless both are named and differ, or the head alone is.
+void LoraModules::add_token_rows(const ModuleList& model, const std::string& where) {
+  const std::string embedding = module_of(model.embedding), head(kHeadModule);
+  for (const auto& [name, ids] : config_.trainable_token_indices) {
+    const std::string module = name.empty() || is_name_or_end(embedding, name) ? embedding : head;
+    if (module == head && !is_name_or_end(head, name)) {
+      fail("{}: trainable_token_indices: {} is neither the embedding ({}) nor the head ({})", where, name, embedding,
+           head);
+    }
+    if (targets_.contains(module) || saved_.contains(module)) {
+      fail("{}: trainable_token_indices: {} is among {} too", where, module,
+           targets_.contains(module) ? "target_modules" : "modules_to_save");
+    }
+    if (ids.empty() || std::set<std::int64_t>(ids.begin(), ids.end()).size() != ids.size())
+      fail("{}: trainable_token_indices: expected ids of {}, each once", where, module);
+    token_rows_[module] = {std::string(kAdapterPrefix) + module + std::string(kTokenRows), ids};
+  }
+  if (token_rows_.empty()) return;
+  if (!model.is_tied()) return;
+  if (unties_head_ || splits_tied_ || !tied_weight_.empty()) {
+    fail("{}: trainable_token_indices: the head is tied to the embedding, and one of them is among {} too", where,
+         splits_tied_ ? "target_modules" : "modules_to_save");
+  }
+  const auto of_embedding = token_rows_.find(embedding), of_head = token_rows_.find(head);
+  const bool are_one = of_embedding != token_rows_.end() &&
+                       (of_head == token_rows_.end() || of_head->second.ids == of_embedding->second.ids);
+  if (are_one) {
+    token_rows_[head] = of_embedding->second;
+  } else if (config_.ensure_weight_tying && of_embedding != token_rows_.end()) {
+    fail("{}: ensure_weight_tying is true; expected the same trainable_token_indices of {} and {}", where, embedding,
+         head);
+  }
+  splits_tied_ = !are_one;
+}
+
+const LoraModules::TokenRows* LoraModules::token_rows(const std::string& module) const {
+  const auto found = token_rows_.find(module);
+  return found == token_rows_.end() ? nullptr : &found->second;
+}
+
+std::int64_t LoraModules::greatest_token_row() const {
+  std::int64_t greatest = -1;
+  for (const auto& [module, rows] : token_rows_)
+    greatest = std::max(greatest, *std::max_element(rows.ids.begin(), rows.ids.end()));
+  return greatest;
+}
+
 std::int64_t LoraModules::rank_of(const std::string& module) const {
   return pattern_value(config_.rank_pattern, module, config_.r);
 }
@@ -163,6 +211,10 @@ double LoraModules::scaling_of(const std::string& module) const {
   const double alpha = pattern_value(config_.alpha_pattern, module, config_.lora_alpha);
   const auto rank = static_cast<double>(rank_of(module));
   return alpha / (config_.use_rslora ? std::sqrt(rank) : rank);
+}
+
+bool LoraModules::is_transposed(const std::string& module) const {
+  return module == module_of(embedding_) || (config_.fan_in_fan_out && module != kHeadModule);
 }
 
 bool LoraModules::trains(const std::string& weight) const {
@@ -203,31 +255,61 @@ std::vector<Value> LoraEmitter::emit(std::string_view operation, std::vector<Val
   if (operation == "embedding") {
     const std::string module = module_of(names_.at(static_cast<std::size_t>(inputs[1].id)));
     if (modules_.has_adapter(module)) return {embed_with_adapter(module, inputs, attributes)};
+    const Value rows = token_rows(module, type(inputs[1]).shape, attributes);
+    if (rows.present()) inputs.push_back(rows);
   }
   return inner_.emit(operation, std::move(inputs), std::move(attributes));
 }
 
-// y = W[id] + scaling * A[:,id]ᵀ·Bᵀ, A [r, V] zeros and B [H, r] normal, as PEFT has it; no dropout.
+// y = W[id] + scaling * A[:,id]ᵀ·Bᵀ, A [r, V] zeros and B [H, r] normal, as PEFT has it; no dropout. DoRA's magnitudes
+// and norms are of its columns: y * m / |W + scaling * (B·A)ᵀ|.
 Value LoraEmitter::embed_with_adapter(const std::string& module, const std::vector<Value>& inputs,
                                       const Attributes& attributes) {
   const std::string prefix = std::string(kAdapterPrefix) + module + ".";
   const std::int64_t rank = modules_.rank_of(module);
-  const Shape& table = type(inputs[1]).shape;
+  const Shape table = type(inputs[1]).shape;
   const Value a = inner_.weight(prefix + "lora_embedding_A", {rank, table[0]}, Initialization::zeros());
   const Value b = inner_.weight(prefix + "lora_embedding_B", {table[1], rank}, Initialization::normal(1.0));
   const Value y = inner_.emit("embedding", inputs, attributes)[0];  // [T, H]
   Attributes columns = attributes;
   columns.set("transposed", std::int64_t{1});
   const Value low = inner_.emit("embedding", {inputs[0], a}, std::move(columns))[0];  // [T, r]
-  return inner_.add(y, inner_.linear(inner_.scale(low, modules_.scaling_of(module)), b));
+  const double scaling = modules_.scaling_of(module);
+  const Value sum = inner_.add(y, inner_.linear(inner_.scale(low, scaling), b));
+  if (!modules_.config().use_dora) return sum;
+  const Value magnitude = inner_.weight(prefix + "lora_magnitude_vector", {table[1]}, Initialization::ones());
+  const Attributes of_columns = {{"scaling", scaling}, {"transposed", std::int64_t{1}}};
+  const Value norms = inner_.emit("dora_norm", {inputs[1], a, b}, of_columns)[0];  // [H]
+  return inner_.emit("dora_scale", {sum, magnitude, norms, Value{}}, {})[0];
 }
 
-// logits = x·Wᵀ + scaling * (dropout(x)·Aᵀ)·Bᵀ; the second product is made with the first (LowRankBranch).
-void LoraEmitter::emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) {
+Value LoraEmitter::token_rows(const std::string& module, const Shape& table, Attributes& attributes) {
+  const LoraModules::TokenRows* rows = modules_.token_rows(module);
+  if (rows == nullptr) return {};
+  std::map<std::int64_t, std::size_t> place_of;
+  for (const std::int64_t id : rows->ids) {
+    if (id < 0 || id >= table[0])
+      fail("trainable_token_indices: {} is no id of the model, whose vocabulary has {}", id, table[0]);
+    place_of.emplace(id, place_of.size());
+  }
+  std::vector<double> ids, places;
+  for (const auto& [id, place] : place_of) {
+    ids.push_back(static_cast<double>(id));
+    places.push_back(static_cast<double>(place));
+  }
+  attributes.set("row_ids", std::move(ids));
+  attributes.set("row_places", std::move(places));
+  // What they start as is the base's (RunWeights).
+  return inner_.weight(rows->weight, {static_cast<std::int64_t>(rows->ids.size()), table[1]}, Initialization::zeros());
+}
+
+// logits = x·Wᵀ + scaling * (dropout(x)·Aᵀ)·Bᵀ; the second product is made with the first (HeadAdapter). With DoRA they
+// are multiplied by m / |W + scaling·B·A|, as those of a layer.
+void LoraEmitter::emit_head(Value x, Value weight, const HeadAdapter& adapter, Attributes attributes) {
   const Shape table = type(weight).shape;  // [V, H]
   const std::string module(kHeadModule);
   if (modules_.unties_head()) weight = inner_.weight(std::string(kHeadWeight), table, Initialization::normal(0.02));
-  LowRankBranch added = branch;
+  HeadAdapter added = adapter;
   if (modules_.has_adapter(module)) {
     const std::string prefix = std::string(kAdapterPrefix) + module + ".";
     const std::int64_t rank = modules_.rank_of(module);
@@ -235,8 +317,14 @@ void LoraEmitter::emit_head(Value x, Value weight, const LowRankBranch& branch, 
     const Value a = inner_.weight(prefix + "lora_A.weight", {rank, table[1]}, Initialization::uniform(bound));
     added.weight = inner_.weight(prefix + "lora_B.weight", {table[0], rank}, Initialization::zeros());
     const Value dropped = inner_.dropout(x, trains_ ? modules_.config().lora_dropout : 0.0);
-    added.x = inner_.scale(inner_.linear(dropped, a), modules_.scaling_of(module));  // [T, r]
+    const double scaling = modules_.scaling_of(module);
+    added.x = inner_.scale(inner_.linear(dropped, a), scaling);  // [T, r]
+    if (modules_.config().use_dora) {
+      added.magnitude = inner_.weight(prefix + "lora_magnitude_vector", {table[0]}, Initialization::ones());
+      added.norms = inner_.emit("dora_norm", {weight, a, added.weight}, {{"scaling", scaling}})[0];  // [V]
+    }
   }
+  added.rows = token_rows(module, table, attributes);
   inner_.emit_head(x, weight, added, std::move(attributes));
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@ namespace heddle {
 inline constexpr std::string_view kAdapterPrefix = "base_model.model.";
 /// Whether a weight belongs to an adapter rather than to the base model.
 inline bool is_adapter_weight(std::string_view name) { return name.starts_with(kAdapterPrefix); }
+/// How PEFT calls what holds the rows of trainable_token_indices, behind the module's name.
+inline constexpr std::string_view kTokenRows = ".token_adapter.trainable_tokens_delta";
 
 /// The modules of a model that an adapter changes.
 class LoraModules {
@@ -28,11 +31,24 @@ class LoraModules {
   bool has_adapter(const std::string& module) const { return targets_.contains(module); }
   std::int64_t rank_of(const std::string& module) const;
   double scaling_of(const std::string& module) const;
+  /// Whether the outputs of a module with an adapter are the columns of its weight.
+  bool is_transposed(const std::string& module) const;
+  /// The weight with a row for each id.
+  const std::string& embedding() const { return embedding_; }
   /// Whether the head has a weight of its own though the base ties it to the embedding: as PEFT, one of the two is
   /// saved and thus a copy, unless ensure_weight_tying says that both are one.
   bool unties_head() const { return unties_head_; }
   /// The embedding's weight where it is trained as one with the head: PEFT saves it under both names. Else empty.
   const std::string& tied_weight() const { return tied_weight_; }
+  /// Rows of the embedding or of the head that are trained (trainable_token_indices).
+  struct TokenRows {
+    std::string weight;  ///< what holds them; one for both where they are tied
+    std::vector<std::int64_t> ids;
+  };
+  /// Null for a module without such rows.
+  const TokenRows* token_rows(const std::string& module) const;
+  /// The greatest id that has one; -1: none.
+  std::int64_t greatest_token_row() const;
   /// Whether the adapter has a part with a row for each id.
   bool has_vocabulary() const { return has_vocabulary_; }
   /// Whether what is added to the embedding is not added to the head that is tied to it, or the other way round:
@@ -46,10 +62,12 @@ class LoraModules {
  private:
   void add_targets(const ModuleList& model, const std::string& where);
   void add_saved(const ModuleList& model, const std::string& where);
+  void add_token_rows(const ModuleList& model, const std::string& where);
 
   LoraConfig config_;
-  std::set<std::string> targets_, saved_;  // module names
-  std::string tied_weight_;
+  std::set<std::string> targets_, saved_;        // module names
+  std::map<std::string, TokenRows> token_rows_;  // by module
+  std::string embedding_, tied_weight_;
   bool unties_head_ = false, splits_tied_ = false, has_vocabulary_ = false;
 };
 
@@ -72,7 +90,7 @@ class LoraEmitter final : public Emitter {
     return inner_.attention(q, k, v, std::move(attributes));
   }
   std::vector<Value> rope_table(Attributes attributes) override { return inner_.rope_table(std::move(attributes)); }
-  void emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) override;
+  void emit_head(Value x, Value weight, const HeadAdapter& adapter, Attributes attributes) override;
   Value reshape(Value x, Shape shape) override { return inner_.reshape(x, shape); }
 
  private:
@@ -86,6 +104,8 @@ class LoraEmitter final : public Emitter {
   Value with_adapter(const Layer& layer);
   Value with_dora(const Layer& layer, Value a, Value b, Value dropped);
   Value embed_with_adapter(const std::string& module, const std::vector<Value>& inputs, const Attributes& attributes);
+  /// The module's own rows, whose ids go to the attributes; absent where it has none.
+  Value token_rows(const std::string& module, const Shape& table, Attributes& attributes);
 
   Emitter& inner_;
   const LoraModules& modules_;

@@ -48,7 +48,7 @@ std::vector<Value> ModuleList::rope_table(Attributes attributes) {
   return emit("rope_table", {positions(), document_starts()}, std::move(attributes));
 }
 
-void ModuleList::emit_head(Value, Value weight, const LowRankBranch&, Attributes) {
+void ModuleList::emit_head(Value, Value weight, const HeadAdapter&, Attributes) {
   head = names_[static_cast<std::size_t>(weight.id)];
 }
 

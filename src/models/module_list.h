@@ -34,7 +34,7 @@ class ModuleList final : public Emitter {
   Value document_starts() override { return add({DType::i32, {2}}); }
   Value attention(Value q, Value k, Value v, Attributes attributes) override;
   std::vector<Value> rope_table(Attributes attributes) override;
-  void emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) override;
+  void emit_head(Value x, Value weight, const HeadAdapter& adapter, Attributes attributes) override;
   Value reshape(Value x, Shape shape) override;
 
  private:

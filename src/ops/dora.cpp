@@ -39,6 +39,7 @@ std::vector<Operation> dora_operations() {
            .infer = infer_scale,
            .flops = detail::flops_per_element<2>,
            .backward = backward_scale,
+           .in_place = {{0, 0}},
            .recomputed = Recomputed::always},
           {.name = "dora_scale_backward",
            .inputs = 4,

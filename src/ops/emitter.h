@@ -21,10 +21,12 @@ struct Initialization {
   static Initialization ones() { return {Kind::ones, 0}; }
 };
 
-/// What an adapter adds to the logits: x·weightᵀ, x [T,r], weight [V,r].
-struct LowRankBranch {
-  Value x, weight;
-  bool present() const { return x.present(); }
+/// What an adapter makes of the logits: it adds x·weightᵀ, x [T,r], weight [V,r], and with DoRA multiplies the sums by
+/// magnitude / norms [V]; or it puts `rows` [n,H] in place of some of the head's, those of the ids in the attributes
+/// row_ids and row_places. What it does not have is absent.
+struct HeadAdapter {
+  Value x, weight, rows, magnitude, norms;
+  bool present() const { return x.present() || rows.present(); }
 };
 
 /// What a model family sees: it names weights and emits operations, and knows nothing of what becomes of them. T is the
@@ -55,8 +57,8 @@ class Emitter {
   void language_model_head(Value x, Value weight, Attributes attributes) {
     emit_head(x, weight, {}, std::move(attributes));
   }
-  /// The same with what an adapter adds.
-  virtual void emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) = 0;
+  /// The same with an adapter.
+  virtual void emit_head(Value x, Value weight, const HeadAdapter& adapter, Attributes attributes) = 0;
 
   Value linear(Value x, Value weight, Value bias = {}, bool transposed = false);
   Value rms_norm(Value x, Value weight, double epsilon, double weight_offset = 0.0);

@@ -9,29 +9,40 @@
 namespace heddle {
 namespace {
 
-std::int64_t vocabulary_of(const ValueType& weight, const Attributes& a) {
-  return weight.shape[a.integer("transposed") != 0 ? 1 : 0];
-}
-
 // log_probs f64[documents], workspace
 std::vector<ValueType> infer_log_probs(std::span<const ValueType> in, const Attributes& a) {
-  return {{DType::f64, {in[3].shape[0] - 1}}, detail::workspace({a.integer("chunk"), vocabulary_of(in[1], a)})};
+  return {{DType::f64, {in[3].shape[0] - 1}}, detail::logits_workspace(in, 7, a)};
 }
 
-// dx, dweight, workspace
+// dx, dweight, workspace, and with an adapter of the head dx2, dweight2, drows, dmagnitude
 std::vector<ValueType> infer_log_probs_backward(std::span<const ValueType> in, const Attributes& a) {
-  return {in[0], detail::kAbsent, detail::workspace({a.integer("chunk"), vocabulary_of(in[1], a)})};
+  std::vector<ValueType> out = {in[0], detail::kAbsent, detail::logits_workspace(in, 8, a)};
+  if (in.size() > 5) out.push_back(in[5]);
+  return out;
 }
 
-template <int PerWeight>
+/// `Branch`: the input that is the weight of an adapter's branch, where there is one.
+template <int PerWeight, std::size_t Branch>
 double flops(std::span<const ValueType> in, std::span<const ValueType>, const Attributes&) {
-  return PerWeight * static_cast<double>(in[0].shape[0]) * static_cast<double>(in[1].shape.elements());
+  std::int64_t weights = in[1].shape.elements();
+  if (in.size() > Branch && in[Branch].present()) weights += in[Branch].shape.elements();
+  return PerWeight * static_cast<double>(in[0].shape[0]) * static_cast<double>(weights);
 }
 
 void log_probs_backward(BackwardContext& c) {
-  const std::vector<Value> in = {c.input(0), c.input(1), c.input(2), c.input(3), c.output_gradient(0)};
-  const auto out = c.emit("linear_log_probs_backward", in, c.attributes(), {Value{}, c.weight_gradient(1)});
+  std::vector<Value> in = {c.input(0), c.input(1), c.input(2), c.input(3), c.output_gradient(0)};
+  std::vector<Value> given = {Value{}, c.weight_gradient(1)};
+  const bool has_branch = c.input(4).present(), has_rows = c.input(6).present();
+  if (has_branch || has_rows) {
+    in.insert(in.end(), {c.input(4), c.input(5), c.input(6), c.input(7), c.input(8)});
+    given.resize(7);
+    given[4] = c.weight_gradient(5);
+    given[5] = c.weight_gradient(6);
+    given[6] = c.weight_gradient(7);
+  }
+  const auto out = c.emit("linear_log_probs_backward", in, c.attributes(), given);
   c.set_gradient(0, out[0]);
+  if (has_branch) c.set_gradient(4, out[3]);
 }
 
 // loss and sums are the program's own buffers.
@@ -55,13 +66,13 @@ std::vector<Operation> preference_operations() {
            .inputs = 4,
            .outputs = 2,
            .infer = infer_log_probs,
-           .flops = flops<2>,
+           .flops = flops<2, 5>,
            .backward = log_probs_backward},
           {.name = "linear_log_probs_backward",
            .inputs = 5,
            .outputs = 3,
            .infer = infer_log_probs_backward,
-           .flops = flops<6>},
+           .flops = flops<6, 6>},
           {.name = "preference_loss",
            .inputs = 4,
            .outputs = 2,

@@ -16,6 +16,14 @@ std::int64_t cross_entropy_chunk(std::int64_t tokens, std::int64_t vocabulary) {
   return (tokens + chunks - 1) / chunks;  // even ones: a short last one would pay for packing all the same
 }
 
+/// The operands of a head, and behind them those of its adapter.
+std::vector<Value> with_adapter(std::vector<Value> operands, const HeadAdapter& adapter) {
+  if (adapter.present()) operands.insert(operands.end(), {adapter.x, adapter.weight});
+  if (adapter.rows.present() || adapter.magnitude.present()) operands.push_back(adapter.rows);
+  if (adapter.magnitude.present()) operands.insert(operands.end(), {adapter.magnitude, adapter.norms});
+  return operands;
+}
+
 ParameterPlace place_of(std::string_view unit) {
   if (unit == "embedding") return ParameterPlace::embedding;
   return unit == "head" ? ParameterPlace::head : ParameterPlace::block;
@@ -182,40 +190,44 @@ std::vector<int> ProgramBuilder::append(std::string_view operation, const std::v
                             Phase::forward);
 }
 
-void ProgramBuilder::emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) {
-  if (options_.purpose == Purpose::generation) return end_in_generation(x, weight, branch, attributes);
-  attributes.set("chunk", cross_entropy_chunk(options_.token_capacity, type(weight).shape[0]));
-  if (options_.purpose != Purpose::loss) {
-    if (branch.present())
-      fail("lora.target_modules names the model's head; expected others with preference pairs (loss_type)");
-    return end_in_log_probs(x, weight, attributes);
-  }
+void ProgramBuilder::emit_head(Value x, Value weight, const HeadAdapter& adapter, Attributes attributes) {
+  if (options_.purpose == Purpose::generation) return end_in_generation(x, weight, adapter, attributes);
+  // With DoRA there are two matrices of logits, one before and one behind the magnitudes.
+  const std::int64_t columns = type(weight).shape[0] * (adapter.magnitude.present() ? 2 : 1);
+  attributes.set("chunk", cross_entropy_chunk(options_.token_capacity, columns));
+  if (options_.purpose != Purpose::loss) return end_in_log_probs(x, weight, adapter, attributes);
   const Value loss = persistent(labels::loss, DType::f64, {1}, BufferClass::data);
-  std::vector<Value> inputs = {x, weight, labels_};
-  if (branch.present()) inputs.insert(inputs.end(), {branch.x, branch.weight});
-  append("linear_cross_entropy", inputs, std::move(attributes), {loss});
+  append("linear_cross_entropy", with_adapter({x, weight, labels_}, adapter), std::move(attributes), {loss});
 }
 
-void ProgramBuilder::end_in_generation(Value x, Value weight, const LowRankBranch& branch,
+void ProgramBuilder::end_in_generation(Value x, Value weight, const HeadAdapter& adapter,
                                        const Attributes& attributes) {
   const Value last = emit("select_last", {x}, {})[0];
-  const Value logits = persistent(labels::logits, DType::f32, {1, type(weight).shape[0]}, BufferClass::activations);
-  append("linear", {last, weight}, {{"transposed", std::int64_t{0}}}, {logits});
-  if (branch.present()) {
-    const Value low = emit("select_last", {branch.x}, {})[0];
-    append("linear", {low, branch.weight, Value{}, logits}, {{"transposed", std::int64_t{0}}}, {logits});
+  const auto make_logits = [&](std::string_view label, Value rows) {
+    const Value logits = persistent(label, DType::f32, {1, type(rows).shape[0]}, BufferClass::activations);
+    append("linear", {last, rows}, {{"transposed", std::int64_t{0}}}, {logits});
+    return logits;
+  };
+  const Value logits = make_logits(labels::logits, weight);
+  if (adapter.x.present()) {
+    const Value low = emit("select_last", {adapter.x}, {})[0];
+    append("linear", {low, adapter.weight, Value{}, logits}, {{"transposed", std::int64_t{0}}}, {logits});
   }
+  if (adapter.magnitude.present()) append("dora_scale", {logits, adapter.magnitude, adapter.norms}, {}, {logits});
+  if (adapter.rows.present())
+    append("replace_columns", {make_logits("logits of replaced rows", adapter.rows)}, attributes, {logits});
   if (const double scale = attributes.real("logit_scale", 1.0); scale != 1.0)
     append("scale", {logits}, {{"factor", scale}}, {logits});
   if (const double cap = attributes.real("softcap"); cap != 0.0) append("softcap", {logits}, {{"cap", cap}}, {logits});
 }
 
-void ProgramBuilder::end_in_log_probs(Value x, Value weight, const Attributes& attributes) {
+void ProgramBuilder::end_in_log_probs(Value x, Value weight, const HeadAdapter& adapter, const Attributes& attributes) {
   const Shape documents = {options_.document_capacity};
   const bool is_loss = options_.purpose == Purpose::preference_loss;
   Value log_probs;
   if (!is_loss) log_probs = persistent(labels::log_probs, DType::f64, documents, BufferClass::data);
-  log_probs = {append("linear_log_probs", {x, weight, labels_, document_starts_}, attributes, {log_probs})[0]};
+  const auto inputs = with_adapter({x, weight, labels_, document_starts_}, adapter);
+  log_probs = {append("linear_log_probs", inputs, attributes, {log_probs})[0]};
   if (!is_loss) return;
   const Value reference = persistent(labels::reference_log_probs, DType::f64, documents, BufferClass::data);
   const Value loss = persistent(labels::loss, DType::f64, {1}, BufferClass::data);

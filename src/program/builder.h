@@ -67,14 +67,14 @@ class ProgramBuilder : public Emitter {
   Value document_starts() override { return document_starts_; }
   Value attention(Value q, Value k, Value v, Attributes attributes) override;
   std::vector<Value> rope_table(Attributes attributes) override;
-  void emit_head(Value x, Value weight, const LowRankBranch& branch, Attributes attributes) override;
+  void emit_head(Value x, Value weight, const HeadAdapter& adapter, Attributes attributes) override;
   Value reshape(Value x, Shape shape) override;
 
   StepProgram take() { return std::move(program_); }
 
  private:
-  void end_in_generation(Value x, Value weight, const LowRankBranch& branch, const Attributes& attributes);
-  void end_in_log_probs(Value x, Value weight, const Attributes& attributes);
+  void end_in_generation(Value x, Value weight, const HeadAdapter& adapter, const Attributes& attributes);
+  void end_in_log_probs(Value x, Value weight, const HeadAdapter& adapter, const Attributes& attributes);
   /// Appends an instruction that writes buffers of the trainer's; where one is absent, the instruction makes its own.
   std::vector<int> append(std::string_view operation, const std::vector<Value>& inputs, Attributes attributes,
                           const std::vector<Value>& outputs);

@@ -90,20 +90,11 @@ struct Change {
   }
 };
 
-/// [R, columns] as [columns, R].
-std::vector<float> transpose(const std::vector<float>& matrix, std::int64_t columns) {
-  const auto width = static_cast<std::size_t>(columns), height = matrix.size() / width;
-  std::vector<float> turned(matrix.size());
-  for (std::size_t i = 0; i < matrix.size(); ++i) turned[i % width * height + i / width] = matrix[i];
-  return turned;
-}
-
 /// Writes one folder's files.
 class Merge {
  public:
-  /// `modules` is null without an adapter; `embedding` is the module with a row for each id.
-  Merge(const WeightFiles& base, const LoraModules* modules, std::string embedding, const fs::path& adapter)
-      : base_(base), modules_(modules), embedding_(std::move(embedding)) {
+  /// `modules` is null without an adapter.
+  Merge(const WeightFiles& base, const LoraModules* modules, const fs::path& adapter) : base_(base), modules_(modules) {
     if (modules != nullptr) adapter_.emplace(adapter, *modules);
   }
 
@@ -112,6 +103,8 @@ class Merge {
     const std::string& name = placed.parameter;
     const std::string module = name.substr(0, name.rfind('.'));
     if (modules_ != nullptr && modules_->trains(name)) return replace(file, placed);
+    if (modules_ != nullptr && modules_->token_rows(module) != nullptr)
+      return replace_rows(file, placed, stored, *modules_->token_rows(module));
     if (modules_ == nullptr || !name.ends_with(".weight") || !modules_->has_adapter(module))
       return copy_elements(base_, stored, 0, placed.elements, file, placed);
     Change change = change_of(module, stored);
@@ -142,17 +135,12 @@ class Merge {
   Change change_of(const std::string& module, const StoredTensor& stored) const {
     const std::string prefix = std::string(kAdapterPrefix) + module + ".";
     Change change;
-    change.is_transposed = modules_->config().fan_in_fan_out && module != kHeadModule && module != embedding_;
+    change.is_transposed = modules_->is_transposed(module);
     change.outputs = stored.shape[change.is_transposed ? 1 : 0];
     change.inputs = stored.shape[change.is_transposed ? 0 : 1];
-    if (module == embedding_) {
-      // Of a row for each id, B·A is the transpose: B [H, r] and A [r, V] change roles.
-      change.a = transpose(adapter_->read(prefix + "lora_embedding_B"), modules_->rank_of(module));
-      change.b = transpose(adapter_->read(prefix + "lora_embedding_A"), change.outputs);
-    } else {
-      change.a = adapter_->read(prefix + "lora_A.weight");
-      change.b = adapter_->read(prefix + "lora_B.weight");
-    }
+    const bool is_table = module == module_of(modules_->embedding());
+    change.a = adapter_->read(prefix + (is_table ? "lora_embedding_A" : "lora_A.weight"));
+    change.b = adapter_->read(prefix + (is_table ? "lora_embedding_B" : "lora_B.weight"));
     if (modules_->config().use_dora) change.magnitude = adapter_->read(prefix + "lora_magnitude_vector");
     change.rank = modules_->rank_of(module);
     change.scaling = modules_->scaling_of(module);
@@ -206,9 +194,24 @@ class Merge {
     put(file, placed, 0, values);
   }
 
+  /// All other rows stay as they are.
+  void replace_rows(const OpenFile& file, const PlacedTensor& placed, const StoredTensor& stored,
+                    const LoraModules::TokenRows& rows) {
+    copy_elements(base_, stored, 0, placed.elements, file, placed);
+    const std::int64_t columns = stored.shape.at(1);
+    const auto values = adapter_->read(rows.weight);
+    if (values.size() != rows.ids.size() * static_cast<std::size_t>(columns))
+      fail("{}: the adapter has {} elements; expected {} rows of {}", rows.weight, values.size(), rows.ids.size(),
+           columns);
+    const std::span<const float> all(values);
+    for (std::size_t i = 0; i < rows.ids.size(); ++i)
+      put(file, placed, rows.ids[i] * columns,
+          all.subspan(i * static_cast<std::size_t>(columns), static_cast<std::size_t>(columns)));
+    ++report.merged;
+  }
+
   const WeightFiles& base_;
   const LoraModules* modules_;
-  const std::string embedding_;
   std::optional<AdapterTensors> adapter_;
   double errors_ = 0, changes_ = 0;  // sums of squares
 };
@@ -240,9 +243,7 @@ MergeReport export_folder(const ModelSource& model, const fs::path& folder,
     const auto extents = compiled.parameters.find(parameter)->shape.extents();
     return std::vector<std::int64_t>(extents.begin(), extents.end());
   });
-  ModuleList modules;
-  emit_model(modules, model.config);
-  Merge merge(*base, adapter, module_of(modules.embedding), model.adapter_folder);
+  Merge merge(*base, adapter, model.adapter_folder);
   make_folder(folder);
   try {
     create_files(layout);

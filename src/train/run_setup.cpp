@@ -237,9 +237,13 @@ CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const Ru
   const bool keeps_types = has_adapter || (has_frozen && (model.is_gguf || model.is_bitsandbytes));
   const auto files = keeps_types && model.has_weights ? open_weights(model) : nullptr;
   WeightRules rules = training_rules(run, model.config, files.get());
-  if (model.is_resized && rules.adapter() != nullptr && !rules.adapter()->has_vocabulary()) {
-    fail("the tokenizer's new ids have rows that no adapter holds; expected lora.modules_to_save: [{}]",
-         "embed_tokens, lm_head");
+  const LoraModules* adapter = rules.adapter();
+  if (model.is_resized && adapter != nullptr && !adapter->has_vocabulary() &&
+      adapter->greatest_token_row() + 1 != model.config.vocab_size) {
+    fail(
+        "the tokenizer's new ids have rows that no adapter holds; expected lora.modules_to_save: [{}], or them, up to "
+        "{}, in lora.trainable_token_indices",
+        "embed_tokens, lm_head", model.config.vocab_size - 1);
   }
   return compile_training(model.config, run, std::move(rules), train, validation, rank);
 }

@@ -34,9 +34,11 @@ class AdapterFile final : public WeightFiles {
   std::map<std::string, std::string> none_;
 };
 
-std::string base_weight_of(const std::string& magnitude) {
-  constexpr std::string_view kEnd = ".lora_magnitude_vector";
-  return magnitude.substr(kAdapterPrefix.size(), magnitude.size() - kAdapterPrefix.size() - kEnd.size()) + ".weight";
+constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
+
+/// The module of an adapter's weight whose name ends so.
+std::string module_of_part(const std::string& weight, std::string_view end) {
+  return weight.substr(kAdapterPrefix.size(), weight.size() - kAdapterPrefix.size() - end.size());
 }
 
 /// |W[o,:]| for each output, as the run holds W: DoRA's magnitudes where B is zero. W is [O,I], or [I,O] where
@@ -70,21 +72,67 @@ std::vector<float> row_norms(const WeightFiles& files, const StoredTensor& tenso
   return norms;
 }
 
+/// The weight of a module: of a head that is tied, the embedding's.
+std::string weight_of(const std::string& module, const CompiledRun& compiled) {
+  std::string own = module + ".weight";
+  return compiled.parameters.find(own) != nullptr ? own : compiled.rules.adapter()->embedding();
+}
+
+const StoredTensor& stored_weight(const WeightFiles& base, const WeightSource& source, const std::string& weight) {
+  const auto entry = std::find_if(source.entries.begin(), source.entries.end(),
+                                  [&](const auto& candidate) { return candidate.parameter == weight; });
+  HEDDLE_CHECK(entry != source.entries.end());
+  return *base.find(entry->name);
+}
+
+void fill_held(const std::vector<float>& values, const Parameter& parameter, const CompiledRun& compiled,
+               Executor& executor) {
+  for (const auto& tensor : loaded_tensors(executor, parameter, compiled.sharding)) {
+    convert(values.data() + tensor.begin, DType::f32, tensor.values.data, tensor.values.dtype,
+            tensor.end - tensor.begin);
+  }
+}
+
 void fill_magnitudes(const WeightFiles* base, const WeightSource& source, const CompiledRun& compiled,
                      Executor& executor) {
+  const LoraModules& modules = *compiled.rules.adapter();
   for (const auto& parameter : compiled.parameters.list) {
-    if (!parameter.name.ends_with(".lora_magnitude_vector")) continue;
+    if (!parameter.name.ends_with(kMagnitude)) continue;
     if (base == nullptr) fail("lora.use_dora is true; expected model_name_or_path: it splits weights that are there");
-    const std::string weight = base_weight_of(parameter.name);
-    const auto entry = std::find_if(source.entries.begin(), source.entries.end(),
-                                    [&](const auto& candidate) { return candidate.parameter == weight; });
-    HEDDLE_CHECK(entry != source.entries.end());
-    const auto norms = row_norms(*base, *base->find(entry->name), *compiled.parameters.find(weight),
-                                 compiled.rules.adapter()->config().fan_in_fan_out);
-    for (const auto& tensor : loaded_tensors(executor, parameter, compiled.sharding)) {
-      convert(norms.data() + tensor.begin, DType::f32, tensor.values.data, tensor.values.dtype,
-              tensor.end - tensor.begin);
-    }
+    const std::string module = module_of_part(parameter.name, kMagnitude), weight = weight_of(module, compiled);
+    fill_held(row_norms(*base, stored_weight(*base, source, weight), *compiled.parameters.find(weight),
+                        modules.is_transposed(module)),
+              parameter, compiled, executor);
+  }
+}
+
+/// The rows of a table with these ids, decoded.
+std::vector<float> rows_of(const WeightFiles& files, const StoredTensor& table, const std::vector<std::int64_t>& ids) {
+  const std::int64_t columns = table.shape[1], block = block_elements(table.dtype);
+  std::vector<float> rows, values;
+  std::vector<std::byte> bytes;
+  for (const std::int64_t id : ids) {
+    const std::int64_t begin = id * columns / block * block, end = ((id + 1) * columns + block - 1) / block * block;
+    bytes.resize(static_cast<std::size_t>(storage_bytes(table.dtype, end - begin)));
+    files.read(table, static_cast<std::uint64_t>(storage_bytes(table.dtype, begin)), bytes);
+    values.resize(static_cast<std::size_t>(end - begin));
+    decode(table.dtype, bytes.data(), end - begin, 0, end - begin, values.data());
+    const auto first = values.begin() + (id * columns - begin);
+    rows.insert(rows.end(), first, first + columns);
+  }
+  return rows;
+}
+
+/// Rows of trainable_token_indices start as the base's.
+void fill_token_rows(const WeightFiles* base, const WeightSource& source, const CompiledRun& compiled,
+                     Executor& executor) {
+  const LoraModules& modules = *compiled.rules.adapter();
+  for (const auto& parameter : compiled.parameters.list) {
+    if (!parameter.name.ends_with(kTokenRows)) continue;
+    if (base == nullptr) fail("lora.trainable_token_indices: expected model_name_or_path, whose rows are trained on");
+    const std::string module = module_of_part(parameter.name, kTokenRows);
+    const StoredTensor& table = stored_weight(*base, source, weight_of(module, compiled));
+    fill_held(rows_of(*base, table, modules.token_rows(module)->ids), parameter, compiled, executor);
   }
 }
 
@@ -138,6 +186,7 @@ void RunWeights::load(const CompiledRun& compiled, std::uint64_t seed, Executor&
   } else {
     initialize_adapter(compiled.parameters, seed, compiled.sharding, executor);
     fill_magnitudes(base_.get(), base_source_, compiled, executor);
+    fill_token_rows(base_.get(), base_source_, compiled, executor);
   }
 }
 

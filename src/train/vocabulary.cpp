@@ -126,6 +126,15 @@ void set_key(ModelSource& model, const char* key, const Json& value) {
   model.config = parse_model_config(model.config_text, model.config_path.string());
 }
 
+/// Rows that the ids of trainable_token_indices need, where they go beyond the model's; else 0.
+std::int64_t rows_for_token_indices(const std::filesystem::path& folder, const ModelConfig& model) {
+  std::int64_t rows = 0;
+  for (const auto& [module, ids] : read_adapter_config(folder).trainable_token_indices) {
+    for (const std::int64_t id : ids) rows = std::max(rows, id + 1);
+  }
+  return rows > model.vocab_size ? rows : 0;
+}
+
 }  // namespace
 
 void resize_vocabulary(ModelSource& model, std::int64_t vocab_size) {
@@ -161,6 +170,7 @@ std::int64_t vocabulary_of_adapter(const std::filesystem::path& folder, const Mo
   for (const auto& name : table_names(model)) {
     axes.emplace(name, 0);
     axes.emplace(std::string(kAdapterPrefix) + module_of(name) + ".lora_embedding_A", 1);
+    axes.emplace(std::string(kAdapterPrefix) + module_of(name) + ".token_adapter.base_layer.weight", 0);
   }
   const auto rows_of = [](const std::vector<std::int64_t>& shape, std::size_t axis) {
     return shape.size() == 2 ? shape[axis] : 0;
@@ -171,7 +181,7 @@ std::int64_t vocabulary_of_adapter(const std::filesystem::path& folder, const Mo
       const auto found = checkpoint.tensors().find("weights/" + name);
       if (found != checkpoint.tensors().end()) return rows_of(found->second.shape, axis);
     }
-    return 0;
+    return rows_for_token_indices(folder, model);
   }
   const auto path = folder / "adapter_model.safetensors";
   if (!std::filesystem::exists(path)) return 0;  // whoever opens the adapter says so
@@ -180,7 +190,7 @@ std::int64_t vocabulary_of_adapter(const std::filesystem::path& folder, const Mo
     const StoredTensor* found = file.find(is_adapter_weight(name) ? name : std::string(kAdapterPrefix) + name);
     if (found != nullptr) return rows_of(found->shape, axis);
   }
-  return 0;
+  return rows_for_token_indices(folder, model);
 }
 
 }  // namespace heddle

@@ -34,6 +34,7 @@ std::string value_of(const LoraConfig& config, const std::string& key) {
   if (key == "lora.use_dora") return fmt::format("{}", config.use_dora);
   if (key == "lora.ensure_weight_tying") return fmt::format("{}", config.ensure_weight_tying);
   if (key == "lora.bias") return config.bias;
+  if (key == "lora.trainable_token_indices") return Json(config.trainable_token_indices).dump();
   auto names = key == "lora.target_modules" ? config.target_modules : config.modules_to_save;
   std::sort(names.begin(), names.end());
   if (key == "lora.target_modules" && !config.target_pattern.empty()) return config.target_pattern;

@@ -79,6 +79,14 @@ bool is_repeated(const StoredTensor& tensor, const LoraModules& modules) {
   if (!is_adapter_weight(tensor.name)) return false;
   if (modules.config().ensure_weight_tying && tensor.name == modules.saved_name(std::string(kHeadWeight))) return true;
   const std::string module = module_of(tensor.name).substr(kAdapterPrefix.size() - 1);  // from a dot on
+  if (tensor.name.ends_with(kTokenRows)) {  // of a head that is tied: the embedding's
+    const auto* rows = modules.token_rows(module.substr(1, module.rfind('.') - 1));
+    return rows != nullptr && rows->weight != tensor.name;
+  }
+  if (module.ends_with(".token_adapter.base_layer")) {
+    note("{}: {} is not read: it is the base model's", tensor.file, tensor.name);
+    return true;
+  }
   const auto owner_of = [&](std::string_view end) {
     return module.ends_with(end) ? module.substr(1, module.size() - end.size() - 1) : std::string();
   };

@@ -4,17 +4,6 @@
 namespace heddle::conformance {
 namespace {
 
-/// What an adapter adds to the logit of token t and id v.
-Real branch_of(const Case& c, std::int64_t t, std::int64_t v) {
-  if (!c.in[3].present) return {};
-  const std::int64_t rank = c.in[3].shape[1];
-  return sum(rank, [&](std::int64_t k) { return Real(c.in[3][t * rank + k]) * c.in[4][v * rank + k]; });
-}
-
-LogitRow logit_row(const Case& c, std::int64_t t) {
-  return {c, t, [&](std::int64_t v) { return branch_of(c, t, v); }};
-}
-
 /// Loss and, where asked for, d[t, v] with the gradient scale.
 Real loss_of(const Case& c, std::vector<std::vector<Real>>* gradients) {
   const Operand& labels = c.in[2];
@@ -22,7 +11,7 @@ Real loss_of(const Case& c, std::vector<std::vector<Real>>* gradients) {
   Real loss = 0.0;
   for (std::int64_t t = 0; t < tokens; ++t) {
     const bool is_supervised = labels[t] != kIgnored;
-    const LogitRow row = logit_row(c, t);
+    const LogitRow row(c, t);
     const auto label = static_cast<std::int64_t>(labels[t]);
     if (is_supervised) loss = loss + row.loss(label);
     if (gradients != nullptr) {
@@ -54,17 +43,11 @@ Outputs gradient_reference(const Case& c) {
     const std::int64_t h = is_transposed ? i / vocabulary : i % hidden;
     return initial(c, 2, i) + sum(tokens, [&](std::int64_t t) { return at(t, v) * x[t * hidden + h]; });
   });
-  if (!c.in[3].present) return {{loss}, dx, dweight, {}, {}, {}};
-  const Operand &branch = c.in[3], &factor = c.in[4];
-  const std::int64_t rank = branch.shape[1];
-  const auto dbranch = elements(tokens * rank, [&](std::int64_t i) {
-    return sum(vocabulary, [&](std::int64_t v) { return at(i / rank, v) * factor[v * rank + i % rank]; });
-  });
-  const auto dfactor = elements(vocabulary * rank, [&](std::int64_t i) {
-    return initial(c, 5, i) +
-           sum(tokens, [&](std::int64_t t) { return at(t, i / rank) * branch[t * rank + i % rank]; });
-  });
-  return {{loss}, dx, dweight, {}, dbranch, dfactor};
+  const auto exact = [&](std::int64_t t, std::int64_t v) {
+    return d[static_cast<std::size_t>(t)][static_cast<std::size_t>(v)];
+  };
+  const Outputs adapter = adapter_gradients(c, at, exact);
+  return {{loss}, dx, dweight, {}, adapter[0], adapter[1], adapter[2], adapter[3]};
 }
 
 /// What the gradients are of: gradient_scale times the loss of this micro-batch.
@@ -84,7 +67,7 @@ Case loss_case(Precision p, Extents e, bool transposed, double softcap, double l
   return {.name = fmt::format("T {} H {} V {} chunk {} transposed {} softcap {} logit_scale {} first {}", e.tokens,
                               e.hidden, e.vocabulary, e.chunk, transposed, softcap, logit_scale, first),
           .in = {random(p.activation, {e.tokens, e.hidden}, 1), random(p.activation, weight, 2, 0.3), labels, absent(),
-                 absent()},
+                 absent(), absent(), absent(), absent()},
           .out = {output(DType::f64, {1}), workspace({e.chunk, e.vocabulary})},
           .attributes = {{"chunk", e.chunk},
                          {"transposed", std::int64_t{transposed}},
@@ -108,18 +91,7 @@ Case with_quantized(Case c, DType type) {
   return c;
 }
 
-/// The same with an adapter of rank 3 beside the weight, which is frozen.
-Case with_branch(Precision p, Case c) {
-  c.name += " branch";
-  c.in[3] = random(p.activation, {c.in[0].shape[0], 3}, 7);
-  c.in[4] = random(p.activation, {c.in[1].shape[0], 3}, 8, 0.3);
-  if (c.out.size() < 6) return c;
-  const auto mode = static_cast<Accumulate>(c.attributes.integer("accumulate"));
-  c.out[2] = absent();
-  c.out[4] = output(p.activation, c.in[3].shape);
-  c.out[5] = gradient_output(p, c.in[4].shape, mode, c.scalars.first_micro_batch, 9);
-  return c;
-}
+constexpr AdapterCase kForward{.workspace_output = 1}, kBackward{.workspace_output = 3, .dweight = 2};
 
 /// The same where nothing trainable lies behind x.
 Case without_dx(Case c) {
@@ -141,7 +113,7 @@ Case gradient_case(Precision p, Extents e, bool transposed, double softcap, doub
   c.attributes.set("accumulate", static_cast<std::int64_t>(mode));
   c.out.insert(c.out.begin() + 1,
                {output(p.activation, {e.tokens, e.hidden}), gradient_output(p, c.in[1].shape, mode, first, 5)});
-  c.out.insert(c.out.end(), {absent(), absent()});
+  c.out.insert(c.out.end(), {absent(), absent(), absent(), absent()});
   return c;
 }
 
@@ -164,7 +136,9 @@ std::vector<Operation> cross_entropy_operations() {
               with_terms(loss_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, false), 0.1, 0.0),
               with_terms(loss_case(p, {13, 20, 101, 16}, false, 0.0, 0.5, false), 0.0, 1e-2),
               with_terms(loss_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, true), 0.2, 1e-2),
-              with_branch(p, loss_case(p, {13, 20, 37, 4}, false, 2.0, 0.5, false))},
+              kForward.with_branch(p, loss_case(p, {13, 20, 37, 4}, false, 2.0, 0.5, false)),
+              kForward.with_rows(p, loss_case(p, {13, 20, 37, 4}, false, 2.0, 0.5, false)),
+              kForward.with_magnitudes(p, loss_case(p, {13, 20, 37, 4}, false, 2.0, 0.5, false))},
              loss_case(p, {13, 64, 37, 4}, false, 0.0, 1.0, false));
        },
        .reference = loss_reference,
@@ -180,15 +154,24 @@ std::vector<Operation> cross_entropy_operations() {
               with_terms(gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true), 0.1, 0.0),
               with_terms(gradient_case(p, {13, 20, 101, 16}, false, 0.0, 0.5, Accumulate::overwrite, true), 0.0, 1e-2),
               with_terms(gradient_case(p, {20, 33, 101, 64}, true, 2.0, 1.0, Accumulate::overwrite, true), 0.2, 1e-2),
-              with_branch(p, gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true)),
-              with_branch(p, gradient_case(p, {13, 20, 37, 16}, false, 2.0, 0.5, Accumulate::add, true)),
+              kBackward.with_branch(p, gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true)),
+              kBackward.with_branch(p, gradient_case(p, {13, 20, 37, 16}, false, 2.0, 0.5, Accumulate::add, true)),
+              kBackward.with_rows(p, gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true)),
+              kBackward.with_rows(p, gradient_case(p, {20, 33, 101, 64}, true, 2.0, 0.5, Accumulate::add, true)),
+              kBackward.with_magnitudes(
+                  p, gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true)),
+              kBackward.with_magnitudes(p, gradient_case(p, {13, 20, 37, 16}, false, 2.0, 0.5, Accumulate::add, true)),
               without_dx(gradient_case(p, {13, 20, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true))},
              gradient_case(p, {13, 64, 37, 4}, false, 0.0, 1.0, Accumulate::overwrite, true));
        },
        .reference = gradient_reference,
        .objective = loss_objective,
-       .derivatives =
-           {{.output = 1, .input = 0}, {.output = 2, .input = 1}, {.output = 4, .input = 3}, {.output = 5, .input = 4}},
+       .derivatives = {{.output = 1, .input = 0},
+                       {.output = 2, .input = 1},
+                       {.output = 4, .input = 3},
+                       {.output = 5, .input = 4},
+                       {.output = 6, .input = 5},
+                       {.output = 7, .input = 6}},
        .large = [](Precision p) { return gradient_case(p, kLarge, false, 0.0, 1.0, Accumulate::overwrite, true); },
        .flops = [](const Case&) { return products(3.0); }},
   };

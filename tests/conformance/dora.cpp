@@ -31,6 +31,13 @@ Case norm_case(Precision p, Extents e, bool is_transposed) {
           .scalars = {.tokens = e.tokens}};
 }
 
+/// The same with a quantized weight.
+Case with_quantized(Case c) {
+  c.name += " weight q8_0";
+  c.in[0] = random_quantized(DType::q8_0, c.in[0].shape, 1);
+  return c;
+}
+
 Outputs scale_reference(const Case& c) {
   const Operand &z = c.in[0], &magnitude = c.in[1], &norms = c.in[2], &bias = c.in[3];
   const std::int64_t outputs = z.shape[1];
@@ -100,8 +107,12 @@ double backward_objective(const Case& c) {
 std::vector<Operation> dora_operations() {
   return {{.name = "dora_norm",
            .cases = [](Precision p) -> std::vector<Case> {
-             return {norm_case(p, {1, 1, 1, 1}, false), norm_case(p, {3, 37, 29, 4}, false),
-                     norm_case(p, {3, 130, 33, 7}, true)};
+             return {norm_case(p, {1, 1, 1, 1}, false),
+                     norm_case(p, {3, 37, 29, 4}, false),
+                     norm_case(p, {3, 130, 33, 7}, true),
+                     norm_case(p, {3, 7, 130, 3}, true),
+                     with_quantized(norm_case(p, {3, 64, 5, 3}, false)),
+                     with_quantized(norm_case(p, {3, 5, 96, 3}, true))};
            },
            .reference = norm_reference},
           {.name = "dora_scale",
@@ -109,7 +120,8 @@ std::vector<Operation> dora_operations() {
              return {scale_case(p, {1, 1, 1, 1}, false), scale_case(p, {13, 1, 37, 1}, true),
                      scale_case(p, {65, 1, 130, 1}, false)};
            },
-           .reference = scale_reference},
+           .reference = scale_reference,
+           .aliases = {{{.output = 0, .input = 0}}}},
           {.name = "dora_scale_backward",
            .cases = [](Precision p) -> std::vector<Case> {
              return {backward_case(p, {1, 1, 1, 1}, false, Accumulate::overwrite, true),

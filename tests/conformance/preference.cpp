@@ -46,12 +46,16 @@ Outputs log_probs_backward_reference(const Case& c) {
     const std::int64_t t = i / hidden, h = i % hidden;
     return sum(vocabulary, [&](std::int64_t v) { return at(t, v) * weight_at(c, v, h); });
   });
-  const auto dweight = elements(vocabulary * hidden, [&](std::int64_t i) {
+  const auto dweight = elements(c.out[1].present ? vocabulary * hidden : 0, [&](std::int64_t i) {
     const std::int64_t v = is_transposed ? i % vocabulary : i / hidden;
     const std::int64_t h = is_transposed ? i / vocabulary : i % hidden;
     return initial(c, 1, i) + sum(tokens, [&](std::int64_t t) { return at(t, v) * x[t * hidden + h]; });
   });
-  return {dx, dweight, {}};
+  const auto exact = [&](std::int64_t t, std::int64_t v) {
+    return d[static_cast<std::size_t>(t)][static_cast<std::size_t>(v)];
+  };
+  const Outputs adapter = adapter_gradients(c, at, exact);
+  return {dx, dweight, {}, adapter[0], adapter[1], adapter[2], adapter[3]};
 }
 
 double log_probs_objective(const Case& c) { return inner_product(c.in[4], log_probs_of(c)); }
@@ -73,7 +77,7 @@ Case log_probs_case(Precision p, const Extents& e, bool transposed, double softc
   return {.name = fmt::format("T {} H {} V {} chunk {} documents {} transposed {} softcap {} logit_scale {}", e.tokens,
                               e.hidden, e.vocabulary, e.chunk, documents, transposed, softcap, logit_scale),
           .in = {random(p.activation, {e.tokens, e.hidden}, 1), random(p.activation, weight, 2, 0.3), labels,
-                 given(DType::i32, {documents + 2}, starts)},
+                 given(DType::i32, {documents + 2}, starts), absent(), absent(), absent(), absent(), absent()},
           .out = {output(DType::f64, {documents + 1}), workspace({e.chunk, e.vocabulary})},
           .attributes = {{"chunk", e.chunk},
                          {"transposed", std::int64_t{transposed}},
@@ -88,11 +92,18 @@ Case backward_case(Precision p, const Extents& e, bool transposed, double softca
   c.name += fmt::format(" accumulate {} first {}", static_cast<int>(mode), first);
   c.attributes.set("accumulate", static_cast<std::int64_t>(mode));
   c.scalars.first_micro_batch = first;
-  c.in.push_back(random(DType::f64, c.out[0].shape, 4, 0.1));
-  c.out = {output(p.activation, {e.tokens, e.hidden}), gradient_output(p, c.in[1].shape, mode, first, 5),
-           workspace({e.chunk, e.vocabulary})};
+  c.in.insert(c.in.begin() + 4, random(DType::f64, c.out[0].shape, 4, 0.1));
+  c.out = {output(p.activation, {e.tokens, e.hidden}),
+           gradient_output(p, c.in[1].shape, mode, first, 5),
+           workspace({e.chunk, e.vocabulary}),
+           absent(),
+           absent(),
+           absent(),
+           absent()};
   return c;
 }
+
+constexpr AdapterCase kForward{.workspace_output = 1}, kBackward{.workspace_output = 2, .dweight = 1};
 
 Case with_quantized(Case c) {
   c.name += " weight nf4";
@@ -215,6 +226,9 @@ std::vector<Operation> preference_operations() {
                  log_probs_case(p, {13, 20, 37, 4, {0, 3, 9}}, false, 0.0, 1.0),
                  log_probs_case(p, {20, 33, 101, 64, {0, 1, 2, 19}}, true, 2.0, 1.0),
                  log_probs_case(p, {9, 16, 64, 8, {0, 5}}, false, 0.0, 0.25),
+                 kForward.with_branch(p, log_probs_case(p, {13, 20, 37, 4, {0, 3, 9}}, false, 2.0, 0.5)),
+                 kForward.with_magnitudes(p, log_probs_case(p, {13, 20, 37, 4, {0, 3, 9}}, false, 2.0, 0.5)),
+                 kForward.with_rows(p, log_probs_case(p, {13, 20, 37, 4, {0, 3, 9}}, false, 0.0, 1.0)),
                  with_quantized(log_probs_case(p, {13, 64, 37, 4, {0, 6}}, false, 0.0, 1.0))};
        },
        .reference = log_probs_reference,
@@ -227,11 +241,22 @@ std::vector<Operation> preference_operations() {
              backward_case(p, {13, 20, 37, 4, {0, 3, 9}}, false, 0.0, 1.0, Accumulate::add, false),
              backward_case(p, {20, 33, 101, 64, {0, 1, 2, 19}}, true, 2.0, 1.0, Accumulate::add_after_first, true),
              backward_case(p, {9, 16, 64, 8, {0, 5}}, false, 0.0, 0.25, Accumulate::add_after_first, false),
+             kBackward.with_branch(
+                 p, backward_case(p, {13, 20, 37, 4, {0, 3, 9}}, false, 2.0, 0.5, Accumulate::add, false)),
+             kBackward.with_magnitudes(
+                 p, backward_case(p, {13, 20, 37, 4, {0, 3, 9}}, false, 2.0, 0.5, Accumulate::add, false)),
+             kBackward.with_rows(
+                 p, backward_case(p, {13, 20, 37, 4, {0, 3}}, false, 0.0, 1.0, Accumulate::overwrite, true)),
              with_quantized(backward_case(p, {13, 64, 37, 4, {0, 6}}, false, 0.0, 1.0, Accumulate::overwrite, true))};
        },
        .reference = log_probs_backward_reference,
        .objective = log_probs_objective,
-       .derivatives = {{.output = 0, .input = 0}, {.output = 1, .input = 1}},
+       .derivatives = {{.output = 0, .input = 0},
+                       {.output = 1, .input = 1},
+                       {.output = 3, .input = 5},
+                       {.output = 4, .input = 6},
+                       {.output = 5, .input = 7},
+                       {.output = 6, .input = 8}},
        .large = [](Precision p) { return backward_case(p, kLarge, false, 0.0, 1.0, Accumulate::overwrite, true); },
        .flops = [](const Case&) { return products(3.0); }},
       {.name = "preference_loss",

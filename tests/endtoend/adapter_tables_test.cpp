@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "small_run.h"
+#include "train/folder_export.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
 
@@ -86,19 +87,23 @@ const std::vector<Json> kLoras = {
     {{"r", 4},
      {"target_modules", Json::array({"q_proj"})},
      {"modules_to_save", Json::array({"embed_tokens"})},
-     {"ensure_weight_tying", true}}};
+     {"ensure_weight_tying", true}},
+    {{"r", 4}, {"target_modules", Json::array({"q_proj"})}, {"trainable_token_indices", {95, 3, 40}}}};
+const Json kDora = {{"r", 4}, {"target_modules", {"q_proj", "embed_tokens", "lm_head"}}, {"use_dora", true}};
 
 TEST_F(AdapterTables, GiveTheBitsOfThePlainRunInAnyLayoutAndAfterAResume) {
   const std::vector<Json> layouts = {{{"ranks", 2}, {"gradient_accumulation_steps", 1}, {"zero_stage", 3}},
                                      {{"ranks", 2}, {"gradient_accumulation_steps", 1}, {"zero_stage", 1}},
                                      {{"offload_optimizer", "cpu"}, {"offload_param", "cpu"}, {"recompute", "full"}}};
-  for (std::size_t i = 0; i < kLoras.size(); ++i) {
-    const std::string plain = adapter_of(train_as("plain", kLoras[i], Json::object()));
+  std::vector<Json> loras = kLoras;
+  loras.push_back(kDora);
+  for (std::size_t i = 0; i < loras.size(); ++i) {
+    const std::string plain = adapter_of(train_as("plain", loras[i], Json::object()));
     for (const Json& layout : layouts)
-      EXPECT_EQ(adapter_of(train_as("other", kLoras[i], layout)), plain) << i << " " << layout.dump();
+      EXPECT_EQ(adapter_of(train_as("other", loras[i], layout)), plain) << i << " " << layout.dump();
     const std::string name = "resumed" + std::to_string(i);
-    train_as(name, kLoras[i], {{"max_steps", 2}, {"save_steps", 2}});
-    EXPECT_EQ(adapter_of(train_as(name, kLoras[i], {{"save_steps", 2}})), plain) << i;
+    train_as(name, loras[i], {{"max_steps", 2}, {"save_steps", 2}});
+    EXPECT_EQ(adapter_of(train_as(name, loras[i], {{"save_steps", 2}})), plain) << i;
   }
 }
 
@@ -131,6 +136,35 @@ TEST_F(AdapterTables, NewTokensTrainAndServeWithTheAdaptersOwnTokenizer) {
         train(run_file(run("unsaved", {{"target_modules", Json::array({"q_proj"})}}, grown)));
       },
       testing::ThrowsMessage<Error>(HasSubstr("expected lora.modules_to_save")));
+}
+
+TEST_F(AdapterTables, NewTokensMayBeRowsAlone) {
+  const Json grown = {{"resize_token_embeddings", true}, {"tokenizer_name", (folder_.path() / "tokens").string()}};
+  Json lora = {{"r", 4}, {"target_modules", Json::array({"q_proj"})}, {"trainable_token_indices", {96, 98, 97}}};
+  const fs::path out = train_as("rows", lora, grown);
+  const SafetensorsFile adapter(out / "adapter_model.safetensors");
+  const StoredTensor* rows = adapter.find("base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta");
+  ASSERT_NE(rows, nullptr);
+  EXPECT_EQ(rows->shape, (std::vector<std::int64_t>{3, 32}));
+  const ModelSource served = open_model(out);
+  EXPECT_EQ(served.config.vocab_size, 99);
+  // Merged: the base's rows as they were, then those that were trained, by id.
+  export_folder(served, folder_.path() / "merged", std::nullopt);
+  const auto bytes_of = [](const SafetensorsFile& file, const StoredTensor& tensor) {
+    std::vector<std::byte> bytes(tensor.bytes());
+    file.read(tensor, 0, bytes);
+    return bytes;
+  };
+  const SafetensorsFile base(folder_.path() / "base" / "model.safetensors");
+  const SafetensorsFile merged(folder_.path() / "merged" / "model.safetensors");
+  std::vector<std::byte> want = bytes_of(base, *base.find("model.embed_tokens.weight"));
+  const std::vector<std::byte> trained = bytes_of(adapter, *rows);
+  for (const std::size_t row : {0u, 2u, 1u})
+    want.insert(want.end(), trained.begin() + row * 128, trained.begin() + (row + 1) * 128);
+  EXPECT_EQ(bytes_of(merged, *merged.find("model.embed_tokens.weight")), want);
+  lora["trainable_token_indices"] = {96, 97};
+  EXPECT_THAT([&] { train(run_file(run("some", lora, grown))); },
+              testing::ThrowsMessage<Error>(HasSubstr("or them, up to 98, in lora.trainable_token_indices")));
 }
 
 TEST_F(AdapterTables, AVocabularyGrowsToTheTokenizersAndIsNeverCut) {

@@ -99,10 +99,10 @@ TEST(Preference, NoBitDependsOnRanksStagesRecomputationOrOffload) {
 
 TEST(Preference, AResumedRunAsksTheSameReference) {
   const TemporaryFolder folder;
-  for (const bool is_adapter : {false, true}) {
+  for (const Json& targets : {Json(), Json("all-linear"), Json::array({"q_proj", "lm_head"})}) {
     Json changes = {{"save_steps", 3}};
-    if (is_adapter) changes["lora"] = {{"r", 2}, {"target_modules", "all-linear"}};
-    const char* weights = is_adapter ? "adapter_model.safetensors" : "model.safetensors";
+    if (!targets.is_null()) changes["lora"] = {{"r", 2}, {"target_modules", targets}};
+    const char* weights = !targets.is_null() ? "adapter_model.safetensors" : "model.safetensors";
     const Outcome whole = train_pairs(folder.path(), "whole", changes, weights);
     changes["resume_from_checkpoint"] = (folder.path() / "whole" / "checkpoint-3").string();
     const Outcome rest = train_pairs(folder.path(), "rest", changes, weights);

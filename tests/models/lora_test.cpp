@@ -120,11 +120,47 @@ TEST(LoraModules, TakesTheEmbeddingAndTheHeadByNameAlone) {
   EXPECT_FALSE(modules_for(config).splits_tied());
   EXPECT_TRUE(tied_modules_for(config).splits_tied());
   config.use_dora = true;
+  EXPECT_EQ(error_of(config), "no error");
+  config.lora_dropout = 0.1;
   EXPECT_THAT(error_of(config), HasSubstr("use_dora"));
   LoraConfig all;
   all.target_pattern = "all-linear";
   EXPECT_FALSE(modules_for(all).has_adapter("lm_head"));
   EXPECT_FALSE(modules_for(all).has_vocabulary());
+}
+
+TEST(LoraModules, TrainsRowsOfTheTablesByTheirIds) {
+  const auto with = [](std::map<std::string, std::vector<std::int64_t>> tokens) {
+    LoraConfig config;
+    config.target_modules = {"q_proj"};
+    config.trainable_token_indices = std::move(tokens);
+    return config;
+  };
+  const std::string rows = "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta";
+  const LoraModules untied = modules_for(with({{"", {7, 3}}}));
+  EXPECT_EQ(untied.token_rows("model.embed_tokens")->weight, rows);
+  EXPECT_THAT(untied.token_rows("model.embed_tokens")->ids, ElementsAre(7, 3));
+  EXPECT_EQ(untied.token_rows("lm_head"), nullptr);
+  EXPECT_EQ(untied.greatest_token_row(), 7);
+  // Tied: PEFT's set_additional_trainable_modules gives the head the embedding's rows unless it has others of its own.
+  EXPECT_EQ(tied_modules_for(with({{"embed_tokens", {7, 3}}})).token_rows("lm_head")->weight, rows);
+  EXPECT_FALSE(tied_modules_for(with({{"embed_tokens", {7}}, {"lm_head", {7}}})).splits_tied());
+  const LoraModules split = tied_modules_for(with({{"embed_tokens", {7}}, {"lm_head", {3}}}));
+  EXPECT_TRUE(split.splits_tied());
+  EXPECT_EQ(split.token_rows("lm_head")->weight, "base_model.model.lm_head.token_adapter.trainable_tokens_delta");
+  EXPECT_EQ(tied_modules_for(with({{"lm_head", {3}}})).token_rows("model.embed_tokens"), nullptr);
+
+  EXPECT_THAT(error_of(with({{"q_proj", {3}}})), HasSubstr("q_proj is neither the embedding"));
+  EXPECT_THAT(error_of(with({{"", {3, 3}}})), HasSubstr("each once"));
+  LoraConfig both = with({{"", {3}}});
+  both.modules_to_save = {"embed_tokens"};
+  EXPECT_THAT(error_of(both), HasSubstr("among modules_to_save too"));
+  LoraConfig outside = with({{"", {96}}});
+  const LoraModules modules = modules_for(outside);
+  ModuleList list;
+  LoraEmitter emitter(list, modules, true);
+  EXPECT_THAT([&] { emit_model(emitter, parse_model_config(kConfig, "config.json")); },
+              ::testing::ThrowsMessage<Error>(HasSubstr("96 is no id of the model, whose vocabulary has 96")));
 }
 
 TEST(LoraModules, ASavedTableOfATiedModelIsACopyUnlessBothAreOne) {

@@ -1,7 +1,8 @@
 // y[t,:] = weight[ids[t],:] (transposed: weight[:,ids[t]]), decoded where the weight is quantized. Overwrites y. The
 // backward adds dy[t,:] to dweight[ids[t],:], but for ids[t] = padding_id; in overwrite mode all of dweight is zeroed
-// first. Rows are added in the order of the stream, for slices of columns in parallel: no atomics, and the same bits
-// for any number of threads.
+// first. With rows of an adapter's own, ids that have one take it in place of the weight's, and the backward adds to
+// these rows alone. replace_columns puts their logits where those of the weight stood. Rows are added in the order of
+// the stream, for slices of columns in parallel: no atomics, and the same bits for any number of threads.
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -11,6 +12,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/quantized.h"
+#include "kernels/cpu/replaced_rows.h"
 #include "kernels/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -43,12 +45,14 @@ void embedding_backward(const KernelCall& call) {
     });
   }
   if (call.attributes.integer("transposed") != 0) return add_columns(ids, padding_id, dy, dweight);
+  const ReplacedRows replaced(call.attributes);
   with_element_type(dy.dtype, [&](auto* type) HWY_ATTR {
     using A = std::remove_pointer_t<decltype(type)>;
     for_each_block(hidden, kColumns, [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
       for (std::int64_t t = 0; t < tokens; ++t) {
         if (ids[t] == padding_id) continue;
-        add_to(count, dy.as<const A>() + t * hidden + begin, dweight.as<float>() + ids[t] * hidden + begin);
+        const std::int64_t row = replaced.count() > 0 ? replaced.place_of_id(ids[t]) : ids[t];
+        if (row >= 0) add_to(count, dy.as<const A>() + t * hidden + begin, dweight.as<float>() + row * hidden + begin);
       }
     });
   });
@@ -100,6 +104,24 @@ HWY_EXPORT(embedding_backward);
 HWY_EXPORT(decode_rows);
 HWY_EXPORT(take_columns);
 
+namespace {
+
+/// y[t,:] = table[row_of(ids[t]),:], but for rows below 0.
+template <typename RowOf>
+void take_rows(const std::int32_t* ids, const TensorView& table, const TensorView& y, RowOf row_of) {
+  const auto bytes = static_cast<std::int64_t>(dtype_bytes(y.dtype)) * y.shape.back();
+  for_each_block(y.shape.rows(), rows_per_block(y.shape.back()), [&](std::int64_t begin, std::int64_t count) {
+    for (std::int64_t t = begin; t < begin + count; ++t) {
+      const std::int64_t row = row_of(ids[t]);
+      if (row < 0) continue;
+      std::memcpy(y.as<std::byte>() + t * bytes, table.as<const std::byte>() + row * bytes,
+                  static_cast<std::size_t>(bytes));
+    }
+  });
+}
+
+}  // namespace
+
 void embedding(const KernelCall& call) {
   const TensorView& weight = call.in[1];
   const TensorView& y = call.out[0];
@@ -112,15 +134,25 @@ void embedding(const KernelCall& call) {
       fail("embedding: token {} of the stream has id {}; the vocabulary has {} entries", t, ids[t], vocabulary);
     }
   }
-  if (is_transposed) return HWY_DYNAMIC_DISPATCH(take_columns)(ids, weight, y);
-  if (is_quantized(weight.dtype)) return HWY_DYNAMIC_DISPATCH(decode_rows)(ids, weight, y);
-  const auto bytes = static_cast<std::int64_t>(dtype_bytes(y.dtype)) * y.shape.back();
-  for_each_block(tokens, rows_per_block(y.shape.back()), [&](std::int64_t begin, std::int64_t count) {
-    for (std::int64_t t = begin; t < begin + count; ++t) {
-      std::memcpy(y.as<std::byte>() + t * bytes, weight.as<const std::byte>() + ids[t] * bytes,
-                  static_cast<std::size_t>(bytes));
-    }
-  });
+  if (is_transposed) {
+    HWY_DYNAMIC_DISPATCH(take_columns)(ids, weight, y);
+  } else if (is_quantized(weight.dtype)) {
+    HWY_DYNAMIC_DISPATCH(decode_rows)(ids, weight, y);
+  } else {
+    take_rows(ids, weight, y, [](std::int64_t id) { return id; });
+  }
+  const ReplacedRows replaced(call.attributes);
+  if (replaced.count() > 0) take_rows(ids, call.in[2], y, [&](std::int64_t id) { return replaced.place_of_id(id); });
+}
+
+void replace_columns(const KernelCall& call) {
+  const TensorView &values = call.in[0], &logits = call.out[0];
+  const ReplacedRows replaced(call.attributes);
+  for (std::int64_t i = 0; i < replaced.count(); ++i) {
+    const auto* from =
+        values.as<const std::byte>() + replaced.place(i) * static_cast<std::int64_t>(dtype_bytes(values.dtype));
+    convert(from, values.dtype, logits.as<float>() + replaced.id(i), DType::f32, 1);
+  }
 }
 
 void embedding_backward(const KernelCall& call) { HWY_DYNAMIC_DISPATCH(embedding_backward)(call); }

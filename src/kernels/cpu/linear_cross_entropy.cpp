@@ -6,11 +6,11 @@
 // [H,V]). Without smoothing and z-loss: L - z_label, and softmax(z) - onehot. Logits and d are f32 in the workspace
 // [chunk,V], the second in place of the first; with x in bf16 the products take W and d rounded to that. Rows with
 // label -100 have no loss and zero d. loss and dx are overwritten (dx may be absent); dW as the call says. An adapter's
-// branch x2 [T,r], W2 [V,r] adds x2 W2^T to l and has dx2 = d W2 and dW2 (+)= d^T x2. T*H*V multiply-adds for the loss,
-// three times that with gradients.
+// branch x2 [T,r], W2 [V,r] adds x2 W2^T to l and has dx2 = d W2 and dW2 (+)= d^T x2; with DoRA l is then multiplied by
+// m / norms; rows of its own stand in W for those of their ids and take their part of dW. T*H*V multiply-adds for the
+// loss, three times that with gradients.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -140,122 +140,15 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace heddle::cpu {
-namespace {
-
 HWY_EXPORT(cross_entropy_row);
-
-std::size_t row_bytes(const TensorView& matrix) {
-  return static_cast<std::size_t>(matrix.shape.back()) * dtype_bytes(matrix.dtype);
-}
-
-}  // namespace
 
 double cross_entropy_of(const LogitRow& row) { return HWY_DYNAMIC_DISPATCH(cross_entropy_row)(row); }
 
-Head::Head(const KernelCall& call, const TensorView& workspace)
-    : x(call.in[0]), labels(call.in[2].as<std::int32_t>()), logits(workspace.as<float>()), scratch(call.scratch) {
-  const TensorView& w = call.in[1];
-  is_transposed = call.attributes.integer("transposed") != 0;
-  tokens = x.shape.rows();
-  hidden = x.shape.back();
-  vocabulary = w.shape[is_transposed ? 1 : 0];
-  chunk = call.attributes.integer("chunk");
-  weight = row_major(w);
-  if (is_transposed) weight = transposed(weight);
-  HEDDLE_CHECK(chunk > 0 && std::min(chunk, tokens) * vocabulary <= workspace.elements());
-  HEDDLE_CHECK(static_cast<std::size_t>(std::min(chunk, tokens)) * sizeof(double) <= scratch.shared_bytes);
-  row.values = nullptr;
-  row.vocabulary = vocabulary;
-  row.label = kIgnoredLabel;
-  row.scale = static_cast<float>(call.attributes.real("logit_scale", 1.0));
-  row.cap = static_cast<float>(call.attributes.real("softcap", 0.0));
-  row.with_gradient = false;
-  row.gradient_scale = call.scalars.gradient_scale;
-  row.smoothing = call.attributes.real("label_smoothing");
-  row.z_loss = call.attributes.real("z_loss");
-}
-
-void Head::set_branch(const TensorView& branch, const TensorView& factor) {
-  branch_x = branch;
-  branch_weight = row_major(factor);
-}
-
-bool any_supervised(const Head& head, std::int64_t begin, std::int64_t count) {
-  bool any = false;
-  for (std::int64_t t = begin; t < begin + count; ++t) {
-    if (head.labels[t] == kIgnoredLabel) continue;
-    if (head.labels[t] < 0 || head.labels[t] >= head.vocabulary) {
-      fail("label {} of token {} is outside the vocabulary of {}", head.labels[t], t, head.vocabulary);
-    }
-    any = true;
-  }
-  return any;
-}
-
-void make_logits(const Head& head, std::int64_t begin, std::int64_t count) {
-  MatrixProduct product = head.product();
-  product.rows = count;
-  product.columns = head.vocabulary;
-  product.depth = head.hidden;
-  product.a = head.x_rows(begin);
-  product.b = transposed(head.weight);
-  product.c = head.logits;
-  product.c_row_stride = head.vocabulary;
-  matmul(product, head.scratch);
-  if (!head.branch_x.present()) return;
-  product.depth = head.branch_x.shape.back();
-  product.a = Head::rows_of(head.branch_x, begin);
-  product.b = transposed(head.branch_weight);
-  product.addend = head.logits;
-  product.addend_row_stride = head.vocabulary;
-  matmul(product, head.scratch);
-}
-
-void write_input_gradient(const Head& head, const MatrixOperand& weight, const TensorView& dx, std::int64_t begin,
-                          std::int64_t count) {
-  MatrixProduct product = head.product();
-  product.rows = count;
-  product.columns = dx.shape.back();
-  product.depth = head.vocabulary;
-  product.a = head.logit_rows();
-  product.b = weight;
-  product.c = dx.as<std::byte>() + row_bytes(dx) * static_cast<std::size_t>(begin);
-  product.c_dtype = dx.dtype;
-  product.c_row_stride = product.columns;
-  matmul(product, head.scratch);
-}
-
-void add_weight_gradient(const Head& head, const TensorView& x, bool is_transposed, const TensorView& dweight,
-                         std::int64_t begin, std::int64_t count, bool add) {
-  MatrixProduct product = head.product();
-  product.rows = dweight.shape[0];
-  product.columns = dweight.shape[1];
-  product.depth = count;
-  product.a = transposed(is_transposed ? Head::rows_of(x, begin) : head.logit_rows());
-  product.b = is_transposed ? head.logit_rows() : Head::rows_of(x, begin);
-  product.c = dweight.data;
-  product.c_row_stride = product.columns;
-  product.addend = add ? dweight.data : nullptr;
-  product.addend_row_stride = product.columns;
-  matmul(product, head.scratch);
-}
-
-void clear_input_gradient(const TensorView& dx, std::int64_t begin, std::int64_t count) {
-  if (!dx.present()) return;
-  std::memset(dx.as<std::byte>() + row_bytes(dx) * static_cast<std::size_t>(begin), 0,
-              row_bytes(dx) * static_cast<std::size_t>(count));
-}
-
-void clear_weight_gradient(const TensorView& dweight) {
-  if (dweight.present()) std::memset(dweight.data, 0, static_cast<std::size_t>(dweight.elements()) * sizeof(float));
-}
-
 namespace {
 
-/// The operands of both operations: a weight, and an adapter's branch where there is one.
 Head head_of(const KernelCall& call, const TensorView& workspace) {
   Head head(call, workspace);
-  if (call.in.size() > 3 && call.in[3].present()) head.set_branch(call.in[3], call.in[4]);
+  head.set_adapter(call, 3);
   return head;
 }
 
@@ -294,32 +187,18 @@ void linear_cross_entropy(const KernelCall& call) {
 void linear_cross_entropy_gradient(const KernelCall& call) {
   Head head = head_of(call, call.out[3]);
   head.row.with_gradient = true;
-  const TensorView &dx = call.out[1], &dweight = call.out[2];
-  TensorView branch_dx, branch_dweight;
-  if (call.out.size() > 5) {
-    branch_dx = call.out[4];
-    branch_dweight = call.out[5];
-  }
-  bool add = adds(call);
+  HeadGradients gradients(call, call.out[1], call.out[2], 4);
   double total = 0.0;
   for (std::int64_t begin = 0; begin < head.tokens; begin += head.chunk) {
     const std::int64_t count = std::min(head.chunk, head.tokens - begin);
-    if (!any_supervised(head, begin, count)) {
-      clear_input_gradient(dx, begin, count);
-      clear_input_gradient(branch_dx, begin, count);
-      continue;
+    if (any_supervised(head, begin, count)) {
+      cross_entropy_of_chunk(head, begin, count, total);
+      gradients.write(head, begin, count);
+    } else {
+      gradients.skip(begin, count);
     }
-    cross_entropy_of_chunk(head, begin, count, total);
-    if (dx.present()) write_input_gradient(head, head.weight, dx, begin, count);
-    if (branch_dx.present()) write_input_gradient(head, head.branch_weight, branch_dx, begin, count);
-    if (dweight.present()) add_weight_gradient(head, head.x, head.is_transposed, dweight, begin, count, add);
-    if (branch_dweight.present()) add_weight_gradient(head, head.branch_x, false, branch_dweight, begin, count, add);
-    add = true;
   }
-  if (!add) {
-    clear_weight_gradient(dweight);
-    clear_weight_gradient(branch_dweight);
-  }
+  gradients.finish();
   *call.out[0].as<double>() = total;
 }
 

@@ -2,8 +2,8 @@
 //   z = c tanh(s x W^T / c)    log_probs[k] = sum over supervised tokens t of document k of z_label - log sum_j exp z_j
 //   d[t] = dlog_probs[document of t] (onehot - softmax(z)) (1 - (z/c)^2) s    dx = d W    dW (+)= d^T x
 // with s logit_scale, c softcap (none: z = s x W^T); x [T,H], W [V,H] (transposed: [H,V]). Logits are f32 in the
-// workspace [chunk,V]; the backward makes them again. log_probs and dx are overwritten, dW as the call says. T*H*V
-// multiply-adds, and three times that backward.
+// workspace [chunk,V]; the backward makes them again. log_probs and dx are overwritten, dW as the call says; an
+// adapter's operands are as in linear_cross_entropy. T*H*V multiply-adds, and three times that backward.
 #include <algorithm>
 
 #include "base/error.h"
@@ -30,8 +30,10 @@ class Documents {
   std::int64_t count_, current_ = 0;
 };
 
-Head head_of(const KernelCall& call, const TensorView& workspace) {
+/// `adapter`: the first of the inputs that are an adapter's.
+Head head_of(const KernelCall& call, const TensorView& workspace, std::size_t adapter) {
   Head head(call, workspace);
+  head.set_adapter(call, adapter);
   head.row.smoothing = head.row.z_loss = 0.0;
   return head;
 }
@@ -39,7 +41,7 @@ Head head_of(const KernelCall& call, const TensorView& workspace) {
 }  // namespace
 
 void linear_log_probs(const KernelCall& call) {
-  const Head head = head_of(call, call.out[1]);
+  const Head head = head_of(call, call.out[1], 4);
   auto* log_probs = call.out[0].as<double>();
   std::fill_n(log_probs, call.out[0].elements(), 0.0);
   Documents documents(call);
@@ -59,16 +61,15 @@ void linear_log_probs(const KernelCall& call) {
 }
 
 void linear_log_probs_backward(const KernelCall& call) {
-  Head head = head_of(call, call.out[2]);
+  Head head = head_of(call, call.out[2], 5);
   head.row.with_gradient = true;
-  const TensorView &dx = call.out[0], &dweight = call.out[1];
+  HeadGradients gradients(call, call.out[0], call.out[1], 3);
   const auto* dlog_probs = call.in[4].as<double>();
   Documents documents(call);
-  bool add = adds(call);
   for (std::int64_t begin = 0; begin < head.tokens; begin += head.chunk) {
     const std::int64_t count = std::min(head.chunk, head.tokens - begin);
     if (!any_supervised(head, begin, count)) {
-      clear_input_gradient(dx, begin, count);
+      gradients.skip(begin, count);
       continue;
     }
     make_logits(head, begin, count);
@@ -87,11 +88,9 @@ void linear_log_probs_backward(const KernelCall& call) {
         cross_entropy_of(row);
       }
     });
-    if (dx.present()) write_input_gradient(head, head.weight, dx, begin, count);
-    if (dweight.present()) add_weight_gradient(head, head.x, head.is_transposed, dweight, begin, count, add);
-    add = true;
+    gradients.write(head, begin, count);
   }
-  if (!add) clear_weight_gradient(dweight);
+  gradients.finish();
 }
 
 }  // namespace heddle::cpu

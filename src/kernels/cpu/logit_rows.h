@@ -3,10 +3,10 @@
 #include <cstdint>
 
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/replaced_rows.h"
 #include "ops/kernel.h"
 
-/// The end of a language model: logits of some tokens at a time, and what becomes of each row of them. Defined in
-/// linear_cross_entropy.cpp.
+/// The end of a language model: logits of some tokens at a time, and what becomes of each row of them.
 namespace heddle::cpu {
 
 inline constexpr std::int32_t kIgnoredLabel = -100;
@@ -22,7 +22,8 @@ struct LogitRow {
   double smoothing, z_loss;
 };
 
-/// The row's loss; with_gradient: leaves the gradient with respect to the logits in place of them.
+/// The row's loss; with_gradient: leaves the gradient with respect to the logits in place of them. Defined in
+/// linear_cross_entropy.cpp.
 double cross_entropy_of(const LogitRow& row);
 
 /// The operands x, weight and labels of an operation, checked, and its workspace.
@@ -30,18 +31,25 @@ struct Head {
   Head(const KernelCall& call, const TensorView& workspace);
 
   const TensorView& x;
-  TensorView branch_x;   ///< absent without an adapter
+  TensorView branch_x;   ///< absent without an adapter's branch
   MatrixOperand weight;  ///< as [V, H]
   MatrixOperand branch_weight;
+  MatrixOperand rows;           ///< [n, H], of an adapter's own
+  TensorView magnitude, norms;  ///< [V], of DoRA: logits are multiplied by their quotient; absent without
   const std::int32_t* labels;
-  float* logits;
+  float* logits;      ///< [chunk, V]
+  float* row_logits;  ///< [chunk, n]
+  float* unscaled;    ///< [chunk, V], of DoRA: logits before they are multiplied
+  float* wide_dx;     ///< [chunk, H], of rows of its own where x is not f32; DoRA has none
   std::int64_t tokens, hidden, vocabulary, chunk;
   bool is_transposed;
   const Scratch& scratch;
+  ReplacedRows replaced;
   LogitRow row;  ///< what is common to all rows
 
-  /// The operands of an adapter, whose product make_logits() adds.
-  void set_branch(const TensorView& branch, const TensorView& factor);
+  /// Takes the operands of an adapter, where there are: its branch's from input `first` on, then its rows, DoRA's
+  /// magnitudes and norms.
+  void set_adapter(const KernelCall& call, std::size_t first);
 
   MatrixOperand x_rows(std::int64_t begin) const { return rows_of(x, begin); }
   static MatrixOperand rows_of(const TensorView& matrix, std::int64_t begin) {
@@ -54,22 +62,30 @@ struct Head {
     if (x.dtype == DType::bf16) product.compute_dtype = DType::bf16;
     return product;
   }
-  MatrixOperand logit_rows() const { return row_major(logits, DType::f32, vocabulary); }
 };
 
 /// Whether any of `count` tokens from `begin` on has a label. Throws Error for one outside the vocabulary.
 bool any_supervised(const Head& head, std::int64_t begin, std::int64_t count);
 /// Fills head.logits for these tokens.
 void make_logits(const Head& head, std::int64_t begin, std::int64_t count);
-/// dx = d W for these tokens, d being in head.logits. `weight` is the head's or its branch's.
-void write_input_gradient(const Head& head, const MatrixOperand& weight, const TensorView& dx, std::int64_t begin,
-                          std::int64_t count);
-/// dW (+)= d^T x over these tokens; transposed: x^T d. `x` is the head's or its branch's.
-void add_weight_gradient(const Head& head, const TensorView& x, bool is_transposed, const TensorView& dweight,
-                         std::int64_t begin, std::int64_t count, bool add);
-/// Zeros in the rows of dx of these tokens, which have no label; nothing where dx is absent.
-void clear_input_gradient(const TensorView& dx, std::int64_t begin, std::int64_t count);
-/// Zeros; nothing where dW is absent.
-void clear_weight_gradient(const TensorView& dweight);
+
+/// The gradients of a head's operands, made of a chunk's d after another.
+class HeadGradients {
+ public:
+  /// Those of an adapter's operands stand from output `first` on. Any may be absent.
+  HeadGradients(const KernelCall& call, const TensorView& dx, const TensorView& dweight, std::size_t first);
+  /// dx = d W and dW (+)= d^T x for these tokens, d being in head.logits, and the same for an adapter. Changes d.
+  void write(const Head& head, std::int64_t begin, std::int64_t count);
+  /// These tokens have no label.
+  void skip(std::int64_t begin, std::int64_t count) const;
+  /// Behind the last chunk.
+  void finish() const;
+
+ private:
+  void write_dx(const Head& head, const MatrixOperand& d, std::int64_t begin, std::int64_t count) const;
+
+  TensorView dx_, dweight_, branch_dx_, branch_dweight_, drows_, dmagnitude_;
+  bool is_added_;
+};
 
 }  // namespace heddle::cpu

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/replaced_rows.h"
 
 namespace heddle::cpu {
 namespace {
@@ -16,6 +17,7 @@ struct Entry {
 constexpr std::array kTable = {
     Entry{"embedding", embedding},
     Entry{"embedding_backward", embedding_backward},
+    Entry{"replace_columns", replace_columns},
     Entry{"neftune", neftune},
     Entry{"linear", linear},
     Entry{"linear_backward_input", linear_backward_input},
