@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -15,6 +16,7 @@ struct Setting {
   double p = 0.1;
   std::int64_t stream = 0;
   std::uint64_t seed = 0, micro_batch = 0;
+  std::int64_t first_row = 0;
 };
 
 std::vector<float> drop(const Setting& setting, std::int64_t tokens, std::int64_t width, DType type = DType::f32,
@@ -26,7 +28,7 @@ std::vector<float> drop(const Setting& setting, std::int64_t tokens, std::int64_
   scalars.tokens = tokens;
   scalars.seed = setting.seed;
   scalars.micro_batch = setting.micro_batch;
-  const Attributes attributes{{"p", setting.p}, {"stream", setting.stream}};
+  const Attributes attributes{{"p", setting.p}, {"stream", setting.stream}, {"first_row", setting.first_row}};
   const std::array in{TensorView{x.data(), type, {tokens, width}}};
   const std::array out{TensorView{in_place ? x.data() : y.data(), type, {tokens, width}}};
   cpu::dropout({in, out, attributes, scalars, {}});
@@ -51,6 +53,11 @@ TEST(Dropout, EachElementFollowsItsDocumentedWord) {
       }
     }
   }
+}
+
+TEST(Dropout, ATileHasTheMaskOfItsRows) {
+  const auto all = drop({0.3, 7, 1, 2}, 9, 67), tile = drop({0.3, 7, 1, 2, 4}, 5, 67);
+  EXPECT_TRUE(std::equal(tile.begin(), tile.end(), all.begin() + 4 * 67));
 }
 
 TEST(Dropout, KeepsTheShareOneMinusP) {

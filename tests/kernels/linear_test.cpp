@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "kernels/cpu/kernels.h"
+#include "ops/token_sums.h"
 #include "product_operands.h"
 
 namespace heddle {
@@ -161,6 +162,33 @@ TEST(LinearBackwardWeight, OverwritesOrAddsAsTheCallSays) {
           }
         }
       }
+    }
+  }
+}
+
+TEST(LinearBackwardWeight, AStreamCutAtBlocksOfTokensGivesTheSameBits) {
+  constexpr std::int64_t kTokens = 3 * kTokenSumBlock + 50, kInputs = 35, kOutputs = 53;
+  for (const DType dtype : kTypes) {
+    for (const bool transposed : {false, true}) {
+      Tensor dy = random_tensor(dtype, {kTokens, kOutputs}, 1), x = random_tensor(dtype, {kTokens, kInputs}, 2);
+      const Shape shape = weight_shape({kTokens, kInputs, kOutputs}, transposed);
+      Tensor dweight = random_tensor(DType::f32, shape, 3), dbias = random_tensor(DType::f32, {kOutputs}, 4);
+      Tensor cut_dweight = dweight, cut_dbias = dbias;
+      const Attributes adding = attributes_of(transposed, Accumulate::add);
+      run_kernel(cpu::linear_backward_weight, {dy.view(), x.view()}, {dweight.view(), dbias.view()}, adding);
+      const auto rows = [](Tensor& of, std::int64_t begin, std::int64_t end) {
+        TensorView view = of.view();
+        view.data = view.as<std::byte>() + begin * of.shape[1] * static_cast<std::int64_t>(dtype_bytes(of.dtype));
+        view.shape[0] = end - begin;
+        return view;
+      };
+      for (const auto& [begin, end] :
+           {std::pair{std::int64_t{0}, 2 * kTokenSumBlock}, std::pair{2 * kTokenSumBlock, kTokens}}) {
+        run_kernel(cpu::linear_backward_weight, {rows(dy, begin, end), rows(x, begin, end)},
+                   {cut_dweight.view(), cut_dbias.view()}, adding);
+      }
+      EXPECT_EQ(cut_dweight.bytes, dweight.bytes);
+      EXPECT_EQ(cut_dbias.bytes, dbias.bytes);
     }
   }
 }

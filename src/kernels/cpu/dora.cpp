@@ -12,7 +12,9 @@
 #include <hwy/foreach_target.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/cpu/blocks.h"
@@ -132,6 +134,10 @@ void dora_scale_backward(const KernelCall& call) {
     for_each_block(outputs, kColumns, [&](std::int64_t first, std::int64_t count) HWY_ATTR {
       const FloatTag d;
       HWY_ALIGN float products[kColumns] = {}, sums[kColumns] = {};
+      const std::array gradients = {std::pair{&dmagnitude, products}, std::pair{&dbias, sums}};
+      for (const auto& [gradient, to] : gradients) {
+        if (is_added && gradient->present()) std::copy_n(gradient->template as<const float>() + first, count, to);
+      }
       for (std::int64_t at = first; at < rows * outputs; at += outputs) {
         for_each_vector(count, [&](std::int64_t i, auto part) HWY_ATTR {
           const auto norm = hn::Max(load(d, norms.as<const float>() + first + i, part), hn::Set(d, 1e-30f));
@@ -143,10 +149,8 @@ void dora_scale_backward(const KernelCall& call) {
           store(hn::Mul(gradient, factor), d, dz.as<A>() + at + i, part);
         });
       }
-      for (const auto& [gradient, from] : {std::pair{&dmagnitude, products}, std::pair{&dbias, sums}}) {
-        if (!gradient->present()) continue;
-        float* to = gradient->template as<float>() + first;
-        for (std::int64_t i = 0; i < count; ++i) to[i] = (is_added ? to[i] : 0.0f) + from[i];
+      for (const auto& [gradient, from] : gradients) {
+        if (gradient->present()) std::copy_n(from, count, gradient->template as<float>() + first);
       }
     });
   });

@@ -1,4 +1,4 @@
-// y = x / (1 - p) where kept, else 0. Element i of row t is kept by word (i % 4) of
+// y = x / (1 - p) where kept, else 0. Element i of row t, counted from first_row on, is kept by word (i % 4) of
 // philox(seed, t * ceil(H/4) + i/4, stream << 40 ^ micro_batch): uniform_from(word) >= p. Srivastava et al. 2014.
 // Overwrites y, which may be x. The backward is the same operation on dy.
 #include "kernels/cpu/targets.h"
@@ -56,6 +56,7 @@ void dropout(const KernelCall& call) {
   const TensorView &x = call.in[0], &y = call.out[0];
   const std::int64_t width = x.shape.back(), quads = (width + 3) / 4;
   const double p = call.attributes.real("p");
+  const std::int64_t first_row = call.attributes.integer("first_row");
   const auto stream = static_cast<std::uint64_t>(call.attributes.integer("stream"));
   const Keeping keeping{call.scalars.seed, (stream << 40) ^ call.scalars.micro_batch,
                         static_cast<std::uint32_t>(std::ceil(p * 0x1.0p24)), static_cast<float>(1.0 / (1.0 - p))};
@@ -63,7 +64,7 @@ void dropout(const KernelCall& call) {
     using T = std::remove_pointer_t<decltype(null)>;
     for_each_block(x.shape.rows(), rows_per_block(width), [&](std::int64_t begin, std::int64_t count) {
       for (std::int64_t t = begin; t < begin + count; ++t) {
-        drop_row(keeping, static_cast<std::uint64_t>(t * quads), width, x.as<const T>() + t * width,
+        drop_row(keeping, static_cast<std::uint64_t>((first_row + t) * quads), width, x.as<const T>() + t * width,
                  y.as<T>() + t * width);
       }
     });

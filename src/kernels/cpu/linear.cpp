@@ -54,18 +54,19 @@ void linear_backward_weight(const KernelCall& call) {
   const TensorView &dweight = call.out[0], &dbias = call.out[1];
   const bool is_transposed = call.attributes.integer("transposed") != 0;
   const std::int64_t tokens = dy.shape.rows();
+  const auto sum_over_tokens = [&](MatrixProduct product) {
+    product.depth_block = kTokenSumBlock;
+    product.starts_at_c = adds(call);
+    matmul(product, call.scratch);
+  };
   const auto &left = is_transposed ? x : dy, &right = is_transposed ? dy : x;
   if (dweight.present()) {
-    MatrixProduct product = product_into(dweight, tokens, transposed(row_major(left)), row_major(right));
-    if (adds(call)) set_addend(product, dweight);
-    matmul(product, call.scratch);
+    sum_over_tokens(product_into(dweight, tokens, transposed(row_major(left)), row_major(right)));
   }
   if (dbias.present()) {
     // Column sums are a product with a row of ones.
     const float one = 1.0f;
-    MatrixProduct sums = product_into(dbias, tokens, MatrixOperand{&one, DType::f32, 0, 0}, row_major(dy));
-    if (adds(call)) set_addend(sums, dbias);
-    matmul(sums, call.scratch);
+    sum_over_tokens(product_into(dbias, tokens, MatrixOperand{&one, DType::f32, 0, 0}, row_major(dy)));
   }
 }
 

@@ -54,7 +54,7 @@ Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, c
   Blocking blocking;
   const auto shared_words = static_cast<std::int64_t>(scratch.shared_bytes / sizeof(float));
   const std::int64_t rows = round_up(p.rows, kernels.row_tile);
-  blocking.depth_block = depth_block(p.depth);
+  blocking.depth_block = p.depth_block > 0 ? p.depth_block : depth_block(p.depth);
   blocking.panel_columns = p.columns;
   if (std::min(rows, kBlockRows) * kernels.words(p.depth) <= shared_words) {
     blocking.group_depth = p.depth;
@@ -136,6 +136,7 @@ void multiply_panel(const MatrixProduct& p, const MatmulKernels& kernels, const 
     block.partial = carried == nullptr ? own + blocking.block_columns * kernels.words(blocking.depth_block)
                                        : carried + index * block_floats;
     block.first = panel.depth_begin == 0;
+    block.starts_at_c = block.first && p.starts_at_c;
     block.last = panel.depth_begin + panel.depth == p.depth;
     block.c = advance(p.c, p.c_dtype, c_row * p.c_row_stride + c_column);
     block.c_dtype = p.c_dtype;
@@ -158,7 +159,8 @@ void matmul(const MatrixProduct& product, const Scratch& scratch) {
   HEDDLE_CHECK(p.rows > 0 && p.columns > 0 && p.depth > 0);
   HEDDLE_CHECK(scratch.threads >= threads());
   HEDDLE_CHECK(!is_quantized(p.b.dtype) || p.b.row_stride == 1 || p.b.column_stride == 1);
-  if (p.rows == 1 && multiply_row(p, scratch)) return;
+  HEDDLE_CHECK(p.depth_block <= kMaxDepthBlock && !(p.starts_at_c && p.c_dtype != DType::f32));
+  if (p.rows == 1 && p.depth_block == 0 && !p.starts_at_c && multiply_row(p, scratch)) return;
   const bool is_bf16 = p.a.dtype == DType::bf16 && p.b.dtype == DType::bf16;
   const MatmulKernels& kernels = matmul_kernels(is_bf16 ? DType::bf16 : p.compute_dtype);
   const Blocking blocking = choose_blocking(p, kernels, scratch);

@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "ops/kernel.h"
+#include "ops/token_sums.h"
 
 /// The matrix product of the CPU backend, for the kernels that are made of products.
 namespace heddle::cpu {
@@ -61,6 +62,8 @@ struct MatrixProduct {
   const void* addend =
       nullptr;  ///< of C's type, rows of adjacent elements, or null; it may be C itself: then C += A * B
   std::int64_t addend_row_stride = 0;
+  bool starts_at_c = false;      ///< C in f32: sums begin at what it holds, in place of zero
+  std::int64_t depth_block = 0;  ///< in place of depth_block(depth); at most kMaxDepthBlock
 };
 
 /// C [rows, columns] = A B, without gaps between the rows of C.
@@ -89,6 +92,6 @@ void matmul(const MatrixProduct& product, const Scratch& scratch);
 
 /// Terms of a sum that are added one after another from zero; then the blocks' sums are added in order.
 std::int64_t depth_block(std::int64_t depth);
-inline constexpr std::int64_t kMaxDepthBlock = 320;
+inline constexpr std::int64_t kMaxDepthBlock = kTokenSumBlock;
 
 }  // namespace heddle::cpu

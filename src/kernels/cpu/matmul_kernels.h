@@ -21,6 +21,7 @@ struct MatmulBlock {
   float* packed_b;                  ///< [strips of B][words of depth_block][column_tile], of this thread
   float* partial;                   ///< f32 sums [strips of B][strips of A][row_tile][column_tile]
   bool first, last;  ///< group of depth: `partial` is overwritten by the first, and goes to C after the last
+  bool starts_at_c;  ///< `partial` begins with what C holds
   void* c;
   DType c_dtype;
   std::int64_t c_row_stride;

@@ -104,6 +104,21 @@ void finish_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column
   }
 }
 
+/// Sums begin at what C holds, in f32.
+inline void load_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column, float* sums) {
+  const FloatTag d;
+  const std::int64_t rows = std::min(kRowTile, block.rows - row);
+  const std::int64_t columns = std::min(kColumnTile, block.columns - column);
+  const auto* c = static_cast<const float*>(block.c) + row * block.c_row_stride + column;
+  for (std::int64_t i = 0; i < rows; ++i, sums += kColumnTile, c += block.c_row_stride) {
+    for (std::int64_t j = 0; j < kColumnTile; j += kTileLanes) {
+      const std::int64_t rest = std::clamp<std::int64_t>(columns - j, 0, kTileLanes);
+      hn::Store(rest == kTileLanes ? hn::LoadU(d, c + j) : load_first(d, c + j, static_cast<std::size_t>(rest)), d,
+                sums + j);
+    }
+  }
+}
+
 /// Brings the part of C near that the next tile will finish.
 inline void prefetch_result(const MatmulBlock& block, std::int64_t row, std::int64_t rows, std::int64_t column) {
   const auto element = static_cast<std::int64_t>(dtype_bytes(block.c_dtype));
@@ -174,7 +189,8 @@ void multiply(const MatmulBlock& block) {
   for (std::int64_t k = 0; k < block.depth; k += block.depth_block) {
     const std::int64_t depth = std::min(block.depth_block, block.depth - k);
     const std::int64_t words = kKernels<Factors>.words(depth);
-    const bool overwrite = block.first && k == 0;
+    const bool starts_at_c = block.starts_at_c && k == 0;
+    const bool adds = !block.first || k > 0 || starts_at_c;
     const bool finished = block.last && k + depth == block.depth;
     packer.pack(k, depth, block.columns, block.packed_b);
     const float* b_strip = block.packed_b;
@@ -187,7 +203,8 @@ void multiply(const MatmulBlock& block) {
       for (std::int64_t strip = 0; strip < row_strips; ++strip) {
         const std::int64_t rows = std::min(kRowTile, block.rows - strip * kRowTile);
         if (finished) prefetch_result(block, strip * kRowTile, rows, column);
-        functions[static_cast<std::size_t>(rows - 1)](a_strip, b_strip, words, !overwrite, sums);
+        if (starts_at_c) load_tile(block, strip * kRowTile, column, sums);
+        functions[static_cast<std::size_t>(rows - 1)](a_strip, b_strip, words, adds, sums);
         if (finished) finish(block, strip * kRowTile, column, sums);
         a_strip += kRowTile * words;
         sums += kRowTile * kColumnTile;
