@@ -4,7 +4,7 @@
     bench/long_context.py [--trained-to 32768] [--docs]
 
 A small Llama (hidden size 128, two query heads of 64 on one key-value head, 2 layers, vocabulary 32,000), one row of random bytes, f32, with
-recompute none, selective and full. One step is trained at each length up to --trained-to. Writes long_context.json and long_context.md into
+recompute none, selective and full, and full with tiled_mlp. One step is trained at each length up to --trained-to. Writes long_context.json and long_context.md into
 --output; --docs into docs/performance.md.
 """
 import argparse
@@ -24,7 +24,8 @@ MODEL = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_s
          "num_key_value_heads": 1, "vocab_size": 32000, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu",
          "tie_word_embeddings": True, "bos_token_id": 1, "eos_token_id": 2}
 LENGTHS = (4096, 8192, 16384, 32768, 65536, 131072)
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE = {"none": {"recompute": "none"}, "selective": {"recompute": "selective"}, "full": {"recompute": "full"},
+             "full, tiled_mlp": {"recompute": "full", "tiled_mlp": True}}
 
 
 def write(path, text):
@@ -40,7 +41,7 @@ def measure(length, recompute, trains, setup):
         output = os.path.join(folder, "out")
         run = {"config_name": write(os.path.join(folder, "config.json"), json.dumps(MODEL)), "tokenizer_name": "bytes", "packing": False, "max_length": length,
                "train_file": write(os.path.join(folder, "rows.jsonl"), json.dumps({"text": letters}) + "\n"), "per_device_train_batch_size": 1,
-               "gradient_accumulation_steps": 1, "max_steps": 1, "recompute": recompute, "threads": setup.threads, "output_dir": output}
+               "gradient_accumulation_steps": 1, "max_steps": 1, **RECOMPUTE[recompute], "threads": setup.threads, "output_dir": output}
         path = write(os.path.join(folder, "run.json"), json.dumps(run))
         printed, _ = contenders.run_child([setup.heddle, "plan", path, "--json"], setup, folder)
         entry = {"length": length, "recompute": recompute, "planned": json.loads(printed)["ranks"][0]["tiers"]["device"]["peak"]}
@@ -60,7 +61,7 @@ def markdown(document):
             return ""
         resident = " (%.0f)" % (e["resident"] / MIB) if "resident" in e else ""
         return "%.0f%s" % (e["planned"] / MIB, resident)
-    return "\n".join(["| tokens | %s |" % " | ".join("recompute: %s" % r for r in RECOMPUTE), "|---|---|---|---|",
+    return "\n".join(["| tokens | %s |" % " | ".join("recompute: %s" % r for r in RECOMPUTE), "|" + "---|" * (1 + len(RECOMPUTE)),
                       *("| %s | %s |" % ("{:,}".format(n), " | ".join(cell(n, r) for r in RECOMPUTE)) for n in LENGTHS)])
 
 

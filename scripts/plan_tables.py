@@ -129,15 +129,16 @@ def recompute_modes(planner):
     """Llama-3.1-8B, one row: bytes and what they cost in FLOPs."""
     rows = []
     for s in (2048, 8192, 32768, 131072):
-        plans = {mode: planner.plan("llama", bf16=True, max_length=s, per_device_train_batch_size=1, recompute=mode, hardware="B200")
-                 for mode in ("none", "selective", "full")}
+        long_row = {"bf16": True, "max_length": s, "per_device_train_batch_size": 1, "hardware": "B200"}
+        plans = {(mode, tiled): planner.plan("llama", recompute=mode, **long_row, **({"tiled_mlp": True} if tiled else {}))
+                 for mode, tiled in (("none", False), ("selective", False), ("full", False), ("none", True), ("full", True))}
         scores = LLAMA["num_hidden_layers"] * LLAMA["num_attention_heads"] * s * s * 2  # one bf16 matrix of scores in each head
         kept = [plan["ranks"][0]["tiers"]["device"]["classes"]["activations"] for plan in plans.values()]
         flops = {mode: plan["fit"]["step_flops"] for mode, plan in plans.items()}
         rows.append([format(s, ",")] + in_gib([scores] + kept)
-                    + ["+%.0f%%" % (100 * (flops[mode] / flops["none"] - 1)) for mode in ("selective", "full")])
-    return table(["tokens", "scores that Heddle never holds", "`none`", "`selective`", "`full`", "FLOPs, `selective`", "FLOPs, `full`"],
-                 rows)
+                    + ["+%.0f%%" % (100 * (flops[plan] / flops["none", False] - 1)) for plan in plans if plan != ("none", False)])
+    return table(["tokens", "scores that Heddle never holds", "`none`", "`selective`", "`full`", "`none`, tiled", "`full`, tiled", "FLOPs, `selective`",
+                  "FLOPs, `full`", "FLOPs, `none`, tiled", "FLOPs, `full`, tiled"], rows)
 
 
 BASE = {"bf16": True, "max_length": 4096, "per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}

@@ -132,6 +132,8 @@ struct RunConfig {
   std::int64_t recompute_every = 1;  // selective, full: of so many blocks the first is recomputed
   // By block, whatever `recompute` and `recompute_every` say: what `automatic` was decided to be; empty: undecided.
   std::vector<BlockActivations> block_activations;
+  bool tiled_mlp = false;
+  std::int64_t tiled_mlp_num_shards = 0;                      // 0: tiles of as many tokens as the hidden size
   std::optional<std::uint64_t> device_memory, memory_budget;  // bytes of a rank: on the device; there and on the host
   int zero_stage = 0;                                         // 0..3
   ZeroOptions zero;

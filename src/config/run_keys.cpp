@@ -275,6 +275,13 @@ constexpr std::array kMemory = {
     RunKey{"recompute_every", Rule::whole(1, kMostSteps), "1", put<&RunConfig::recompute_every>, "",
            "With `recompute` selective or full: of every so many blocks the first is recomputed, the others keep their "
            "activations."},
+    RunKey{"tiled_mlp", Rule::boolean(), "false", put<&RunConfig::tiled_mlp>, "",
+           "Each block's MLP for some tokens after another, and again in the backward: of its inside one tile is in "
+           "memory at a time."},
+    RunKey{
+        "tiled_mlp_num_shards", Rule::whole(0, kMostTokens), "0", put<&RunConfig::tiled_mlp_num_shards>, "",
+        "Tiles of a micro-batch, at most (they are made of multiples of 320 tokens); 0: as many tokens in each as the "
+        "hidden size."},
     RunKey{"zero_stage", Rule::whole(0, 3), "0", put<&RunConfig::zero_stage>, "",
            "What ranks share: 1 optimizer states, 2 also gradients, 3 also weights."},
     RunKey{"offload_optimizer", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_optimizer>, "",

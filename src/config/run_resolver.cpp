@@ -44,6 +44,7 @@ class RunResolver {
       if (key != "deepspeed") read_key(key, node);
     }
     unite_recompute();
+    check_tiled_mlp();
     count_ranks();
     check_model();
     check_steps();
@@ -160,6 +161,13 @@ class RunResolver {
       fail("{}: recompute_every is {}, but recompute is {} ({}); expected selective or full", every.origin,
            plain_text(every.value), plain_text(recompute.value), recompute.origin);
     }
+  }
+
+  void check_tiled_mlp() const {
+    const auto& shards = run_.settings.at("tiled_mlp_num_shards");
+    if (shards.value == 0 || run_.settings.at("tiled_mlp").value == true) return;
+    fail("{}: tiled_mlp_num_shards is {}, but tiled_mlp is false; expected tiled_mlp: true beside it", shards.origin,
+         plain_text(shards.value));
   }
 
   /// Under mpirun or srun the number of ranks is theirs.

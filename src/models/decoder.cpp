@@ -62,6 +62,7 @@ Value self_attention(const BlockContext& b, Value h, bool has_bias) {
 
 Value gated_mlp(const BlockContext& b, Value h) {
   const ModelConfig& c = b.c;
+  const MlpScope mlp(b.e);
   const Value gate = project(b, "mlp.gate_proj", h, c.intermediate_size, c.mlp_bias);  // [T, F]
   const Value up = project(b, "mlp.up_proj", h, c.intermediate_size, c.mlp_bias);      // [T, F]
   return project(b, "mlp.down_proj", b.e.glu(gate, up, c.activation), c.hidden_size, c.mlp_bias);

@@ -18,6 +18,17 @@ Value layer_norm(Emitter& e, const ModelConfig& c, const std::string& name, Valu
   return e.layer_norm(x, w, e.weight(name + ".bias", {c.hidden_size}, Initialization::zeros()), c.norm_epsilon);
 }
 
+double residual_range(const ModelConfig& c) {
+  return c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.num_layers));
+}
+
+Value mlp(const BlockContext& b, Value h) {
+  const ModelConfig& c = b.c;
+  const MlpScope scope(b.e);
+  h = conv1d(b, "mlp.c_fc", h, c.intermediate_size, c.initializer_range);  // [T, F]
+  return conv1d(b, "mlp.c_proj", b.e.activation(h, c.activation), c.hidden_size, residual_range(c));
+}
+
 }  // namespace
 
 Value emit_gpt2_embedding(Emitter& e, const ModelConfig& c) {
@@ -31,16 +42,13 @@ Value emit_gpt2_embedding(Emitter& e, const ModelConfig& c) {
 Value emit_gpt2_block(const BlockContext& b, Value x) {
   const ModelConfig& c = b.c;
   const std::int64_t hidden = c.hidden_size;
-  const double range = c.initializer_range, residual_range = range / std::sqrt(2.0 * static_cast<double>(c.num_layers));
   Value h = layer_norm(b.e, c, b.prefix + "ln_1", x);  // [T, hidden]
-  const auto parts = b.e.split(conv1d(b, "attn.c_attn", h, 3 * hidden, range), {hidden, hidden, hidden});
+  const auto parts = b.e.split(conv1d(b, "attn.c_attn", h, 3 * hidden, c.initializer_range), {hidden, hidden, hidden});
   h = attend(b, b.e.split_heads(parts[0], c.num_heads), b.e.split_heads(parts[1], c.num_heads),
              b.e.split_heads(parts[2], c.num_heads));
-  h = conv1d(b, "attn.c_proj", h, hidden, residual_range);
+  h = conv1d(b, "attn.c_proj", h, hidden, residual_range(c));
   x = b.e.add(x, b.e.dropout(h, c.hidden_dropout));
-  h = layer_norm(b.e, c, b.prefix + "ln_2", x);                                            // [T, hidden]
-  h = b.e.activation(conv1d(b, "mlp.c_fc", h, c.intermediate_size, range), c.activation);  // [T, F]
-  h = conv1d(b, "mlp.c_proj", h, hidden, residual_range);
+  h = mlp(b, layer_norm(b.e, c, b.prefix + "ln_2", x));
   return b.e.add(x, b.e.dropout(h, c.hidden_dropout));
 }
 

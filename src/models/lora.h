@@ -83,6 +83,7 @@ class LoraEmitter final : public Emitter {
   std::vector<Value> emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) override;
   const ValueType& type(Value value) const override { return inner_.type(value); }
   void begin_unit(std::string name) override { inner_.begin_unit(std::move(name)); }
+  void set_in_mlp(bool is_inside) override { inner_.set_in_mlp(is_inside); }
   Value input_ids() override { return inner_.input_ids(); }
   Value positions() override { return inner_.positions(); }
   Value document_starts() override { return inner_.document_starts(); }

@@ -2,6 +2,16 @@
 
 // As llama, with q, k, v in one projection and gate and up in another.   (Abdin et al. 2024, arXiv:2404.14219)
 namespace heddle {
+namespace {
+
+Value mlp(const BlockContext& b, Value h) {
+  const std::int64_t width = b.c.intermediate_size;
+  const MlpScope scope(b.e);
+  const auto halves = b.e.split(project(b, "mlp.gate_up_proj", h, 2 * width), {width, width});
+  return project(b, "mlp.down_proj", b.e.glu(halves[0], halves[1], b.c.activation), b.c.hidden_size);
+}
+
+}  // namespace
 
 Value emit_phi3_block(const BlockContext& b, Value x) {
   const ModelConfig& c = b.c;
@@ -12,9 +22,7 @@ Value emit_phi3_block(const BlockContext& b, Value x) {
                    b.e.split_heads(parts[2], c.num_kv_heads));
   h = project(b, "self_attn.o_proj", h, c.hidden_size);
   x = b.e.add(x, b.e.dropout(h, c.hidden_dropout));
-  const Value gate_up = project(b, "mlp.gate_up_proj", norm(b, "post_attention_layernorm", x), 2 * c.intermediate_size);
-  const auto halves = b.e.split(gate_up, {c.intermediate_size, c.intermediate_size});
-  h = project(b, "mlp.down_proj", b.e.glu(halves[0], halves[1], c.activation), c.hidden_size);
+  h = mlp(b, norm(b, "post_attention_layernorm", x));
   return b.e.add(x, b.e.dropout(h, c.hidden_dropout));
 }
 

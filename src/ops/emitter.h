@@ -43,6 +43,8 @@ class Emitter {
   virtual const ValueType& type(Value value) const = 0;
   /// What follows belongs to this unit: "embedding", "block 3", "head".
   virtual void begin_unit(std::string name) = 0;
+  /// Whether what follows is a block's MLP, in which each token's row is computed from its own alone; see MlpScope.
+  virtual void set_in_mlp(bool /*is_inside*/) {}
 
   // The stream of a micro-batch.
   virtual Value input_ids() = 0;        // i32 [T]
@@ -82,6 +84,18 @@ class Emitter {
 
  private:
   std::int64_t dropout_streams_ = 0;
+};
+
+/// What is emitted while it lives is a block's MLP.
+class MlpScope {
+ public:
+  explicit MlpScope(Emitter& e) : e_(e) { e_.set_in_mlp(true); }
+  ~MlpScope() { e_.set_in_mlp(false); }
+  MlpScope(const MlpScope&) = delete;
+  MlpScope& operator=(const MlpScope&) = delete;
+
+ private:
+  Emitter& e_;
 };
 
 }  // namespace heddle

@@ -11,16 +11,11 @@
 namespace heddle {
 namespace {
 
-ValueType with_tokens(ValueType type, std::int64_t tokens) {
-  if (type.token_axis >= 0) type.shape[type.token_axis] = tokens;
-  return type;
-}
-
 std::vector<ValueType> types_of(const StepProgram& program, const std::vector<int>& operands, std::int64_t tokens) {
   std::vector<ValueType> types;
   types.reserve(operands.size());
   for (const int operand : operands) {
-    types.push_back(operand < 0 ? ValueType{} : with_tokens(program.at(operand).type, tokens));
+    types.push_back(operand < 0 ? ValueType{} : program.at(operand).type_of(tokens));
   }
   return types;
 }
@@ -36,6 +31,7 @@ double flops_of(const StepProgram& program, const Instruction& instruction, cons
   if (!has_tokens(instruction.inputs) && !has_tokens(instruction.outputs)) return count(0);
   // The losses skip rows without a target.
   if (instruction.operation->name.starts_with("linear_cross_entropy")) return count(sizes.supervised_tokens);
+  if (instruction.in_mlp) return count(sizes.tokens());  // a tile's tokens may be of any document
   double flops = 0;
   std::map<std::int64_t, std::int64_t> lengths;
   for (const std::int64_t document : sizes.documents) ++lengths[document];
@@ -51,9 +47,7 @@ int storage_of(const StepProgram& program, int buffer) {
 
 MemoryTraffic traffic_of(const StepProgram& program, const Instruction& instruction, const StreamSizes& sizes) {
   const std::string_view name = instruction.operation->name;
-  const auto bytes_of = [&](int id) {
-    return static_cast<double>(with_tokens(program.at(id).type, sizes.tokens()).bytes());
-  };
+  const auto bytes_of = [&](int id) { return static_cast<double>(program.at(id).type_of(sizes.tokens()).bytes()); };
   const auto mode = static_cast<Accumulate>(instruction.attributes.integer("accumulate"));
   const bool adds = mode == Accumulate::add || (mode == Accumulate::add_after_first && !sizes.is_first_micro_batch);
   MemoryTraffic traffic;
@@ -66,7 +60,7 @@ MemoryTraffic traffic_of(const StepProgram& program, const Instruction& instruct
     if (id < 0 || program.at(id).buffer_class == BufferClass::workspace) continue;
     const double bytes = bytes_of(id);
     if (name == "embedding_backward") {  // rows are added to; before that, the whole is cleared
-      const auto rows = with_tokens(program.at(instruction.inputs[1]).type, sizes.tokens()).shape.elements();
+      const auto rows = program.at(instruction.inputs[1]).type_of(sizes.tokens()).shape.elements();
       traffic.updated += 2.0 * sizeof(float) * static_cast<double>(rows);
       if (!adds) traffic.written += bytes;
     } else if (instruction.phase == Phase::update || (adds && program.at(id).buffer_class == BufferClass::gradients)) {

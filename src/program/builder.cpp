@@ -148,6 +148,7 @@ std::vector<Value> ProgramBuilder::emit(std::string_view operation, std::vector<
   const int unit = static_cast<int>(program_.units.size()) - 1;
   const auto outputs = append_instruction(program_, find_operation(operation), std::move(ids), std::move(attributes),
                                           {}, unit, Phase::forward);
+  program_.instructions.back().in_mlp = is_in_mlp_ && program_.at(outputs[0]).type.token_axis == 0;
   std::vector<Value> values;
   values.reserve(outputs.size());
   for (const int id : outputs) values.push_back({id});

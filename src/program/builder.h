@@ -62,6 +62,7 @@ class ProgramBuilder : public Emitter {
   std::vector<Value> emit(std::string_view operation, std::vector<Value> inputs, Attributes attributes) override;
   const ValueType& type(Value value) const override { return program_.at(value.id).type; }
   void begin_unit(std::string name) override;
+  void set_in_mlp(bool is_inside) override { is_in_mlp_ = is_inside; }
   Value input_ids() override { return ids_; }
   Value positions() override { return positions_; }
   Value document_starts() override { return document_starts_; }
@@ -86,6 +87,7 @@ class ProgramBuilder : public Emitter {
   std::unordered_map<std::string, int> weights_;
   Value ids_, labels_, positions_, document_starts_;
   int caches_ = 0;
+  bool is_in_mlp_ = false;
 };
 
 /// Appends an instruction; outputs that `given` lacks are made. Shared by the builder and the passes.

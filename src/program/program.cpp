@@ -1,5 +1,7 @@
 #include "program/program.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace heddle {
@@ -19,6 +21,15 @@ std::string_view tier_name(Tier tier) {
 std::string_view phase_name(Phase phase) {
   constexpr std::array<std::string_view, 4> kNames = {"forward", "recompute", "backward", "update"};
   return kNames[static_cast<std::size_t>(phase)];
+}
+
+ValueType Buffer::type_of(std::int64_t tokens) const {
+  ValueType actual = type;
+  if (type.token_axis >= 0) {
+    auto& rows = actual.shape[type.token_axis];
+    rows = std::clamp<std::int64_t>(tokens - first_token, 0, rows);
+  }
+  return actual;
 }
 
 int StepProgram::add(Buffer buffer) {

@@ -46,6 +46,7 @@ struct Buffer {
   bool is_carried = false;       ///< persistent, but only from its first use in the first of these programs to the last
   int view_of = -1;              ///< root buffer; -1 for a root
   std::int64_t view_offset = 0;  ///< bytes from the root's start
+  std::int64_t first_token = 0;  ///< of a tile (tile_mlp()): the token that its first row belongs to
   bool needs_gradient = false;   ///< something trainable lies behind it
 
   // Set by the allocate pass, for roots, as is is_carried.
@@ -55,6 +56,8 @@ struct Buffer {
   std::int64_t offset = -1;           ///< bytes from the start of the tier's arena
 
   std::int64_t bytes() const { return type.bytes(); }
+  /// Its type where the stream has so many tokens: those of them that are in it.
+  ValueType type_of(std::int64_t tokens) const;
   /// Whether its memory serves others outside first_use to last_use.
   bool is_timed() const { return !is_persistent || is_carried; }
 };
@@ -66,7 +69,8 @@ struct Instruction {
   Attributes attributes = {};
   Queue queue = Queue::compute;
   Phase phase = Phase::forward;
-  int unit = 0;  ///< index into StepProgram::units
+  int unit = 0;         ///< index into StepProgram::units
+  bool in_mlp = false;  ///< of a block's MLP or its backward, where rows depend on rows of the same token alone
 };
 
 /// A straight-line list of instructions on buffers whose shapes, types, places and lifetimes are known.

@@ -71,6 +71,15 @@ PreferenceLoss preference_of(const RunConfig& run) {
   return {static_cast<PreferenceLossType>(found - kTypes.begin()), preference.beta, preference.label_smoothing};
 }
 
+/// Makes the MLPs of a program over that many tokens in tiles, where the run asks for it.
+void tile_mlp(StepProgram& program, const ModelConfig& model, const RunConfig& run, std::int64_t tokens) {
+  if (!run.tiled_mlp) return;
+  const auto divide_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t shards = run.tiled_mlp_num_shards;
+  const std::int64_t tile = shards > 0 ? divide_up(tokens, shards) : model.hidden_size;
+  tile_mlp(program, divide_up(tile, kTokenSumBlock) * kTokenSumBlock);
+}
+
 /// Options of a program with a loss over streams of that capacity.
 ProgramBuilder::Options loss_options(const RunConfig& run, std::string name, StreamCapacity capacity) {
   ProgramBuilder::Options options{
@@ -171,8 +180,9 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   regularize(step, regularization_of(run));
   differentiate(step);
   UnitActivations activations = unit_activations(run, step);
-  recompute(step, activations.recompute);
+  recompute(step, activations.recompute, run.tiled_mlp);
   fuse(step);
+  tile_mlp(step, model, run, train.tokens);
   accumulate(step, run.gradient_accumulation_steps == 1);
   Offload moved = offload_of(run);
   moved.resident_units = std::move(activations.stay);
@@ -185,7 +195,9 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   compiled.update =
       append(compiled, make_optimizer_program(compiled.parameters, compiled.activation_type, compiled.sharding, moved));
   const auto append_forward = [&](ProgramBuilder::Options options) {
+    const std::int64_t tokens = options.token_capacity;
     StepProgram program = build(compiled, without_dropout(model), std::move(options));
+    tile_mlp(program, model, run, tokens);
     shard(program, compiled.sharding);
     offload(program, moved);
     return append(compiled, std::move(program));

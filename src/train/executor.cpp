@@ -75,7 +75,7 @@ Executor::Bound Executor::bind(const StepProgram& program, KernelTable kernels) 
       const Buffer& buffer = program.at(operand);
       HEDDLE_CHECK(buffer.tier != Tier::nvme);
       if (buffer.type.token_axis >= 0) {
-        bound.token_views.emplace_back(static_cast<std::uint32_t>(bound.views.size()), buffer.type.token_axis);
+        bound.token_views.emplace_back(static_cast<std::uint32_t>(bound.views.size()), operand);
         bound.capacity = std::max(bound.capacity, buffer.type.shape[buffer.type.token_axis]);
       }
       bound.views.push_back(view_of(buffer));
@@ -90,6 +90,11 @@ Executor::Bound Executor::bind(const StepProgram& program, KernelTable kernels) 
     if (!instruction.operation->moves_data) {
       step.kernel = kernels(instruction.operation->name);
       if (step.kernel == nullptr) fail("this backend has no kernel for {}", instruction.operation->name);
+      for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+        for (const int operand : *operands) {
+          if (operand >= 0) step.first_token = std::max(step.first_token, program.at(operand).first_token);
+        }
+      }
       step.first_input = append(instruction.inputs);
       step.inputs = static_cast<std::uint32_t>(instruction.inputs.size());
       step.first_output = append(instruction.outputs);
@@ -158,7 +163,9 @@ void Executor::run(std::size_t program, const Scalars& scalars) {
   Bound& bound = bound_[program];
   HEDDLE_CHECK(scalars.tokens <= bound.capacity || bound.token_views.empty());
   if (scalars.tokens != bound.tokens) {
-    for (const auto& [view, axis] : bound.token_views) bound.views[view].shape[axis] = scalars.tokens;
+    for (const auto& [view, id] : bound.token_views) {
+      bound.views[view].shape = bound.program->at(id).type_of(scalars.tokens).shape;
+    }
     bound.tokens = scalars.tokens;
   }
   held_.begin();
@@ -170,7 +177,7 @@ void Executor::run(std::size_t program, const Scalars& scalars) {
     if (guard_ != nullptr && guard_->before(program, i)) before = Clock::now();
     if (step.kernel == nullptr) {
       run_movement(bound, step, scalars);
-    } else {
+    } else if (step.first_token == 0 || step.first_token < scalars.tokens) {
       step.kernel({.in = {bound.views.data() + step.first_input, step.inputs},
                    .out = {bound.views.data() + step.first_output, step.outputs},
                    .attributes = instruction.attributes,

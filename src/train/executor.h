@@ -74,12 +74,13 @@ class Executor {
     Queue queue;    // of the movement
     int movement;   // its index, of the one that is waited for; -1 for kernels
     bool is_waiting;
+    std::int64_t first_token;                                  // of a tile: without tokens it does not run
     std::uint32_t first_input, inputs, first_output, outputs;  // ranges of `views`
   };
   struct Bound {
     const StepProgram* program;
     std::vector<TensorView> views;
-    std::vector<std::pair<std::uint32_t, int>> token_views;  // index of a view, its token axis
+    std::vector<std::pair<std::uint32_t, int>> token_views;  // index of a view, its buffer
     std::vector<Step> steps;
     std::vector<BoundMovement> movements;
     std::vector<std::uint64_t> tickets;  // of movements, in this run

@@ -360,6 +360,13 @@ TEST(RunFile, EveryKBlocksNeedsARecomputation) {
         << text;
 }
 
+TEST(RunFile, TilesOfTheMlpAreCountedWhereItIsTiled) {
+  EXPECT_EQ(parse("tiled_mlp: true\ntiled_mlp_num_shards: 3").config().tiled_mlp_num_shards, 3);
+  EXPECT_TRUE(parse("tiled_mlp: true").config().tiled_mlp);
+  EXPECT_THAT(error_of("tiled_mlp_num_shards: 3"),
+              AllOf(HasSubstr("run.yaml:1"), HasSubstr("expected tiled_mlp: true")));
+}
+
 TEST(RunFile, AbsentFeaturesAreResolvedButRefusedInOneLineByWhoComputes) {
   for (const auto* text :
        {"tensor_parallel: 2", "pipeline_parallel: 2", "context_parallel: 2", "sequence_parallel: true"}) {

@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 
 #include "toy.h"
 
 namespace heddle {
 namespace {
+
+using toy::expect_sound;
 
 StepProgram trained(Parameters& parameters, RecomputeMode mode = RecomputeMode::none, bool one_micro_batch = false) {
   StepProgram program = toy::forward(parameters);
@@ -16,21 +17,6 @@ StepProgram trained(Parameters& parameters, RecomputeMode mode = RecomputeMode::
   recompute(program, mode);
   accumulate(program, one_micro_batch);
   return program;
-}
-
-/// Every operand is written before it is read, in the order of the list.
-void expect_sound(const StepProgram& program) {
-  std::set<int> written;
-  for (const auto& instruction : program.instructions) {
-    for (const int input : instruction.inputs) {
-      if (input < 0 || program.at(program.root(input)).is_persistent) continue;
-      EXPECT_TRUE(written.contains(program.root(input)))
-          << instruction.operation->name << " reads " << program.at(input).label << " before it is written";
-    }
-    for (const int output : instruction.outputs) {
-      if (output >= 0) written.insert(program.root(output));
-    }
-  }
 }
 
 TEST(Differentiate, EveryWeightGetsOneGradientOfItsShape) {

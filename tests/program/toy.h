@@ -1,6 +1,9 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "program/builder.h"
@@ -20,9 +23,12 @@ inline StepProgram forward(Parameters& parameters, std::int64_t tokens = 32, DTy
     const std::string prefix = "block." + std::to_string(layer) + ".";
     e.begin_unit("block " + std::to_string(layer));
     Value h = e.rms_norm(x, e.weight(prefix + "norm", {16}, Initialization::ones()), 1e-6);
-    h = e.linear(h, e.weight(prefix + "up", {48, 16}, normal));
-    h = e.activation(h, Activation::gelu);
-    h = e.linear(h, e.weight(prefix + "down", {16, 48}, normal));
+    {
+      const MlpScope mlp(e);
+      h = e.linear(h, e.weight(prefix + "up", {48, 16}, normal));
+      h = e.activation(h, Activation::gelu);
+      h = e.linear(h, e.weight(prefix + "down", {16, 48}, normal));
+    }
     x = e.add(x, h);
   }
   e.begin_unit("head");
@@ -41,6 +47,21 @@ inline std::vector<const Instruction*> all(const StepProgram& program, std::stri
     if (instruction.operation->name == operation) found.push_back(&instruction);
   }
   return found;
+}
+
+/// Every operand is written before it is read, in the order of the list.
+inline void expect_sound(const StepProgram& program) {
+  std::set<int> written;
+  for (const auto& instruction : program.instructions) {
+    for (const int input : instruction.inputs) {
+      if (input < 0 || program.at(program.root(input)).is_persistent) continue;
+      EXPECT_TRUE(written.contains(program.root(input)))
+          << instruction.operation->name << " reads " << program.at(input).label << " before it is written";
+    }
+    for (const int output : instruction.outputs) {
+      if (output >= 0) written.insert(program.root(output));
+    }
+  }
 }
 
 }  // namespace heddle::toy

@@ -65,6 +65,7 @@ class Differentiation final : public BackwardContext {
                                            out, instruction().unit, Phase::backward)) {
       results.push_back({id});
     }
+    program_.instructions.back().in_mlp = instruction().in_mlp;
     return results;
   }
 

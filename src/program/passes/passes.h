@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ops/token_sums.h"
 #include "program/builder.h"
 #include "program/partition.h"
 #include "program/program.h"
@@ -22,9 +23,10 @@ enum class RecomputeMode { none, selective, full };
 /// operations of one pass (Recomputed::always) whose operands are kept anyway; selective: attention too; full:
 /// everything inside a unit whose name starts with "block", from the unit's inputs (Chen et al. 2016,
 /// arXiv:1604.06174). Runs after differentiate; changes no bit of any result.
-void recompute(StepProgram& program, RecomputeMode mode);
+/// With `rebuilds_mlp` the backward of each MLP rebuilds its inside from its input in every mode, for tile_mlp().
+void recompute(StepProgram& program, RecomputeMode mode, bool rebuilds_mlp = false);
 /// The same with a mode for each of the program's units.
-void recompute(StepProgram& program, std::span<const RecomputeMode> mode_of_unit);
+void recompute(StepProgram& program, std::span<const RecomputeMode> mode_of_unit, bool rebuilds_mlp = false);
 
 /// Makes each gradient add up over micro-batches and over several writers in one micro-batch: the first writer
 /// overwrites in the first micro-batch of an optimizer step and adds in the others, later ones always add. Where a step
@@ -34,6 +36,12 @@ void accumulate(StepProgram& program, bool one_micro_batch = false);
 /// Makes sums where their neighbours read or write anyway: x + linear(a) in the product, norm(x + y) in the norm. Runs
 /// after recompute, so that what is computed again is fused as it was the first time.
 void fuse(StepProgram& program);
+
+/// Computes the MLP of each block, and its backward, for so many tokens after another, so that of what lies between its
+/// input and its output one tile is there at a time (TiledMLP of Arctic Long Sequence Training, Bekman et al. 2025,
+/// arXiv:2506.13996). Runs after fuse and before accumulate; on programs without a backward too. Gradients of weights
+/// gather over the tiles: tiles of whole blocks of kTokenSumBlock tokens change no bit.
+void tile_mlp(StepProgram& program, std::int64_t tokens);
 
 /// Which kinds of buffers leave the device, and for which tier.
 struct Offload {

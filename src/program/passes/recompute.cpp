@@ -11,8 +11,8 @@ namespace {
 /// Which instructions may be emitted again, and from what: an instruction that may not be keeps its outputs alive.
 class Recomputation {
  public:
-  Recomputation(StepProgram& program, std::span<const RecomputeMode> mode_of_unit)
-      : program_(program), mode_of_unit_(mode_of_unit) {}
+  Recomputation(StepProgram& program, std::span<const RecomputeMode> mode_of_unit, bool rebuilds_mlp)
+      : program_(program), mode_of_unit_(mode_of_unit), rebuilds_mlp_(rebuilds_mlp) {}
 
   void run() {
     for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -34,7 +34,7 @@ class Recomputation {
     for (auto& instruction : before) {
       if (instruction.phase == Phase::backward) {
         for (int& input : instruction.inputs) {
-          if (input >= 0) input = rebuilt(input, instruction.unit);
+          if (input >= 0) input = rebuilt(input, instruction.unit, rebuilds_mlp_ && instruction.in_mlp);
         }
       }
       program_.instructions.push_back(std::move(instruction));
@@ -72,19 +72,22 @@ class Recomputation {
     return read_by_backward_.contains(root) || (made_by != producer_.end() && repeatable_[made_by->second]);
   }
 
-  /// The buffer to use in the backward instead of `buffer`: a recomputed copy, emitted now if there is none yet.
-  int rebuilt(int buffer, int unit) {
+  /// The buffer to use in the backward instead of `buffer`: a recomputed copy, emitted now if there is none yet. What
+  /// the backward of an MLP needs of its inside is made for it alone, so that tile_mlp() finds both together.
+  int rebuilt(int buffer, int unit, bool for_mlp) {
     const int root = program_.root(buffer);
     const auto made_by = producer_.find(root);
     if (made_by == producer_.end() || program_.at(root).is_persistent) return buffer;
     const Instruction& original = forward_[made_by->second];
     // What comes from another unit is a checkpoint.
-    if (original.unit != unit || !repeatable_[made_by->second]) return buffer;
-    if (!copies_.contains(root)) {
+    const bool is_inside = for_mlp && original.in_mlp;
+    if (original.unit != unit || !(is_inside || repeatable_[made_by->second])) return buffer;
+    auto& copies = is_inside ? copies_in_mlp_ : copies_;
+    if (!copies.contains(root)) {
       Instruction again = original;
       again.phase = Phase::recompute;
       for (int& input : again.inputs) {
-        if (input >= 0) input = rebuilt(input, unit);
+        if (input >= 0) input = rebuilt(input, unit, is_inside);
       }
       for (int& output : again.outputs) {
         if (output < 0) continue;
@@ -92,32 +95,34 @@ class Recomputation {
         Buffer copy = program_.at(output_root);
         copy.label += " again";
         const int id = program_.add(std::move(copy));
-        copies_.emplace(output_root, id);
+        copies.emplace(output_root, id);
         output = program_.view(id, program_.at(output).type.shape);
       }
       program_.instructions.push_back(std::move(again));
     }
-    return program_.view(copies_.at(root), program_.at(buffer).type.shape);
+    return program_.view(copies.at(root), program_.at(buffer).type.shape);
   }
 
   StepProgram& program_;
   std::span<const RecomputeMode> mode_of_unit_;
+  const bool rebuilds_mlp_;
   std::vector<Instruction> forward_;               // as it was, to copy from
   std::unordered_map<int, std::size_t> producer_;  // root buffer -> index in forward_
   std::unordered_set<int> read_by_backward_;       // root buffers
   std::vector<bool> repeatable_;                   // by index in forward_
   std::unordered_map<int, int> copies_;            // root buffer -> recomputed root
+  std::unordered_map<int, int> copies_in_mlp_;     // the same, for the backward of an MLP
 };
 
 }  // namespace
 
-void recompute(StepProgram& program, RecomputeMode mode) {
-  recompute(program, std::vector<RecomputeMode>(program.units.size(), mode));
+void recompute(StepProgram& program, RecomputeMode mode, bool rebuilds_mlp) {
+  recompute(program, std::vector<RecomputeMode>(program.units.size(), mode), rebuilds_mlp);
 }
 
-void recompute(StepProgram& program, std::span<const RecomputeMode> mode_of_unit) {
+void recompute(StepProgram& program, std::span<const RecomputeMode> mode_of_unit, bool rebuilds_mlp) {
   HEDDLE_CHECK(mode_of_unit.size() == program.units.size());
-  Recomputation(program, mode_of_unit).run();
+  Recomputation(program, mode_of_unit, rebuilds_mlp).run();
   remove_dead_instructions(program);
 }
 
