@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -16,7 +17,7 @@ constexpr std::size_t kExtended = 6;
 
 /// What one thing that a run can choose is changed to. Changes of one aspect exclude each other.
 struct Change {
-  enum class Aspect { recompute, sharding, optimizer, activations, parameters, precision, batch } aspect;
+  enum class Aspect { recompute, mlp, sharding, optimizer, activations, parameters, precision, batch } aspect;
   Settings settings;
   std::function<void(RunConfig&)> apply;
 };
@@ -29,6 +30,8 @@ std::vector<Change> changes_of(const RunConfig& run, const Device& device) {
     if (mode > run.recompute)
       changes.push_back({Aspect::recompute, {{"recompute", name}}, [m = mode](RunConfig& r) { r.recompute = m; }});
   }
+  if (!run.tiled_mlp)
+    changes.push_back({Aspect::mlp, {{"tiled_mlp", "true"}}, [](RunConfig& r) { r.tiled_mlp = true; }});
   for (int stage = run.zero_stage + 1; run.ranks > 1 && stage <= 3; ++stage) {
     changes.push_back({Aspect::sharding, {{"zero_stage", fmt::format("{}", stage)}}, [stage](RunConfig& r) {
                          r.zero_stage = stage;
@@ -83,6 +86,7 @@ class FitSearch {
       if (size > 2 && !fit_.alternatives.empty()) break;
       open = size > 2 ? extend_smallest(std::move(open)) : extend(open);
     }
+    add_automatic();
     std::ranges::stable_sort(fit_.alternatives, [](const Alternative& a, const Alternative& b) {
       return std::pair(a.cost.seconds, a.peak) < std::pair(b.cost.seconds, b.peak);
     });
@@ -124,10 +128,7 @@ class FitSearch {
       left.push_back(std::move(combination));  // with one more it may be possible
       return;
     }
-    for (const std::size_t i : combination) {
-      const Settings& settings = changes_[i].settings;
-      alternative.settings.insert(alternative.settings.end(), settings.begin(), settings.end());
-    }
+    add_settings(combination, alternative);
     excess_[combination] = fit_.excess(alternative);
     if (fit_.excess(alternative) < fit_.excess(fit_.smallest)) fit_.smallest = alternative;
     if (fit_.excess(alternative) <= 0) {
@@ -135,6 +136,47 @@ class FitSearch {
       fit_.alternatives.push_back(std::move(alternative));
     } else {
       left.push_back(std::move(combination));
+    }
+  }
+
+  /// Where rebuilding makes it fit, `recompute: auto` beside the same settings rebuilds no more than it takes.
+  void add_automatic() {
+    const auto by_size = [](const Combination& a, const Combination& b) {
+      return std::pair(a.size(), a) < std::pair(b.size(), b);
+    };
+    std::set<Combination, decltype(by_size)> others(by_size);
+    for (Combination combination : fitting_) {
+      const auto recomputes = [&](std::size_t i) { return changes_[i].aspect == Change::Aspect::recompute; };
+      if (std::erase_if(combination, recomputes) > 0) others.insert(std::move(combination));
+    }
+    std::vector<Combination> done;
+    for (const Combination& combination : others) {
+      const auto is_part = [&](const Combination& smaller) { return std::ranges::includes(combination, smaller); };
+      if (std::ranges::any_of(done, is_part)) continue;
+      RunConfig variant = run_;
+      for (const std::size_t i : combination) changes_[i].apply(variant);
+      variant.recompute = Recompute::automatic;
+      Alternative alternative;
+      if (!plan(variant, alternative) || fit_.excess(alternative) > 0) continue;
+      done.push_back(combination);
+      if (is_known(alternative)) continue;
+      alternative.settings = {{"recompute", "auto"}};
+      add_settings(combination, alternative);
+      fit_.alternatives.push_back(std::move(alternative));
+    }
+  }
+
+  bool is_known(const Alternative& alternative) const {
+    return std::ranges::any_of(fit_.alternatives, [&](const Alternative& other) {
+      return other.peak == alternative.peak && other.host_peak == alternative.host_peak &&
+             other.cost.seconds == alternative.cost.seconds;
+    });
+  }
+
+  void add_settings(const Combination& combination, Alternative& alternative) const {
+    for (const std::size_t i : combination) {
+      const Settings& settings = changes_[i].settings;
+      alternative.settings.insert(alternative.settings.end(), settings.begin(), settings.end());
     }
   }
 

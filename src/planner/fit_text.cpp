@@ -73,9 +73,8 @@ std::string fit_text(const Fit& fit) {
                        format_bytes(fit.smallest.peak),
                        fit.smallest.settings.empty() ? "the run as it is" : settings_text(fit.smallest.settings));
   }
-  text +=
-      fmt::format("what would make it fit: peak, and time on top of a step's {:.3g} s (by a roofline, no overlap)\n",
-                  fit.run.cost.seconds);
+  text += fmt::format("what would make it fit: peak, and time on top of a step's {:.3g} s (by a roofline)\n",
+                      fit.run.cost.seconds);
   const std::size_t printed = std::min(kPrinted, fit.alternatives.size());
   for (std::size_t i = 0; i < printed; ++i) text += alternative_text(fit, fit.alternatives[i]);
   return text;

@@ -1,6 +1,8 @@
 #include "planner/step_cost.h"
 
 #include <algorithm>
+#include <array>
+#include <unordered_map>
 
 #include "planner/instruction_table.h"
 
@@ -26,6 +28,32 @@ TierBytes bytes_of(const StepProgram& program, const std::vector<int>& operands)
   return bytes;
 }
 
+/// When what runs on a program's queues is done. Each queue works in order; a movement starts once the compute queue
+/// has come to it, and a `wait` holds that queue until it is done.
+class Schedule {
+ public:
+  explicit Schedule(const StepProgram& program) : program_(program) {}
+
+  void compute(double seconds) { now_ += seconds; }
+  void move(const Instruction& movement, double seconds) {
+    double& free = free_[static_cast<std::size_t>(movement.queue)];
+    free = std::max(free, now_) + seconds;
+    for (const auto* operands : {&movement.inputs, &movement.outputs}) {
+      for (const int operand : *operands) done_[program_.root(operand)] = free;
+    }
+  }
+  void wait(const Instruction& wait) {
+    for (const int input : wait.inputs) now_ = std::max(now_, done_[program_.root(input)]);
+  }
+  double end() const { return std::max(now_, std::ranges::max(free_)); }
+
+ private:
+  const StepProgram& program_;
+  double now_ = 0;
+  std::array<double, 3> free_{};          // by queue
+  std::unordered_map<int, double> done_;  // by root that is moved
+};
+
 class Roofline {
  public:
   Roofline(const CompiledRun& compiled, const Device& device) : compiled_(compiled), device_(device) {
@@ -36,7 +64,17 @@ class Roofline {
 
   void add(const StepProgram& program, bool is_first, double times) {
     const StreamSizes sizes = full_stream(program, is_first);
-    for (const Instruction& instruction : program.instructions) add(program, instruction, sizes, times);
+    Schedule schedule(program);
+    for (const Instruction& instruction : program.instructions) {
+      if (instruction.operation->name == "wait") {
+        schedule.wait(instruction);
+      } else if (instruction.operation->moves_data) {
+        schedule.move(instruction, move(program, instruction, times));
+      } else {
+        schedule.compute(compute(program, instruction, sizes, times));
+      }
+    }
+    cost_.seconds += times * schedule.end();
   }
 
   const StepCost& cost() const { return cost_; }
@@ -57,28 +95,23 @@ class Roofline {
     return sizes;
   }
 
-  void add(const StepProgram& program, const Instruction& instruction, const StreamSizes& sizes, double times) {
-    if (instruction.operation->moves_data) {
-      move(program, instruction, times);
-      return;
-    }
+  /// Counts what the instruction does so many times; returns the seconds of one.
+  double compute(const StepProgram& program, const Instruction& instruction, const StreamSizes& sizes, double times) {
     const Work work = work_of(program, instruction, sizes);
     cost_.flops += times * work.flops;
     const TierBytes in = bytes_of(program, instruction.inputs), out = bytes_of(program, instruction.outputs);
     const double host = in.host + out.host, nvme = in.nvme + out.nvme;
-    if (host + nvme == 0) {
-      cost_.seconds += times * std::max(work.flops / flops_per_second_, work.bytes.total() / device_.memory_bandwidth);
-      return;
-    }
+    if (host + nvme == 0)
+      return std::max(work.flops / flops_per_second_, work.bytes.total() / device_.memory_bandwidth);
     // Optimizers run where their states lie; what else names memory of another tier reaches over the link.
     const bool runs_on_host = instruction.phase == Phase::update;
     const double over_link = runs_on_host ? in.device + out.device : host;
     cost_.moved_bytes += times * (host + nvme + (runs_on_host ? over_link : 0));
-    cost_.seconds += times * (over_link / device_.host_link + (runs_on_host ? host / device_.host_bandwidth : 0) +
-                              nvme / device_.nvme_bandwidth);
+    return over_link / device_.host_link + (runs_on_host ? host / device_.host_bandwidth : 0) +
+           nvme / device_.nvme_bandwidth;
   }
 
-  void move(const StepProgram& program, const Instruction& instruction, double times) {
+  double move(const StepProgram& program, const Instruction& instruction, double times) {
     const std::string_view name = instruction.operation->name;
     const TierBytes in = bytes_of(program, instruction.inputs), out = bytes_of(program, instruction.outputs);
     const double read = in.device + in.host + in.nvme, written = out.device + out.host + out.nvme;
@@ -93,7 +126,7 @@ class Roofline {
       rate = device_.peer_link;
     }
     cost_.moved_bytes += times * bytes;
-    cost_.seconds += times * bytes / rate;
+    return bytes / rate;
   }
 
   const CompiledRun& compiled_;

@@ -5,9 +5,9 @@
 
 namespace heddle {
 
-/// An optimizer step on one rank, by a plain roofline (Williams, Waterman, Patterson 2009): each instruction takes its
-/// FLOPs or its bytes, whichever take longer, and nothing overlaps. What transfers and collectives cost is thus an
-/// upper bound: those that hide behind computation cost less.
+/// An optimizer step on one rank, by a roofline (Williams, Waterman, Patterson 2009): each instruction takes its FLOPs
+/// or its bytes, whichever take longer. Queues run side by side, as the executor runs them: transfers and collectives
+/// cost what the computation waits for them. That they slow it down where both use the same memory is not counted.
 struct StepCost {
   double seconds = 0;
   double flops = 0;

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/declarations.h"
@@ -24,7 +27,10 @@ CompiledRun compile_formula(const RunConfig& run) {
   compiled.programs.resize(3);
   compiled.micro_batch = 0, compiled.norm = 1, compiled.update = 2;
   const bool is_offloaded = run.offload_optimizer != OffloadDevice::none;
-  const std::int64_t row = run.recompute == Recompute::full ? 10 : run.recompute == Recompute::selective ? 80 : 100;
+  // In the order of Recompute; `automatic` as if it were decided to mix.
+  constexpr std::array<std::int64_t, 4> kRows = {100, 80, 10, 12};
+  std::int64_t row = kRows[static_cast<std::size_t>(run.recompute)];
+  if (run.tiled_mlp) row -= 1;
   compiled.plan.device.peak =
       static_cast<std::uint64_t>((is_offloaded ? 200 : 1000) + row * run.per_device_train_batch_size);
   compiled.plan.host.peak = is_offloaded ? 800 : 0;
@@ -73,21 +79,38 @@ TEST(Fit, SearchesNoFurtherThanThereAreRows) {
 }
 
 TEST(Fit, LeavesOutWhatContainsASmallerCombinationThatFits) {
-  // One setting: full 1040, offload 600, half the rows 1200, selective 1320. Two: none is left without one of these.
-  const Settings full = {{"recompute", "full"}}, offload = {{"offload_optimizer", "cpu"}};
-  EXPECT_EQ(settings_of(fit_into(1100)), (std::vector<Settings>{offload, full}));
+  // One setting: full 1040, auto 1048, offload 600, half the rows 1200, selective 1320, tiles 1396. Two: none is left
+  // without one of these.
+  const Settings full = {{"recompute", "full"}}, offload = {{"offload_optimizer", "cpu"}},
+                 automatic = {{"recompute", "auto"}};
+  EXPECT_EQ(settings_of(fit_into(1100)), (std::vector<Settings>{offload, automatic, full}));
   // Two: selective and half the rows 1160.
   const Settings both = {
       {"recompute", "selective"}, {"per_device_train_batch_size", "2"}, {"gradient_accumulation_steps", "2"}};
-  EXPECT_EQ(settings_of(fit_into(1160)), (std::vector<Settings>{offload, full, both}));
+  EXPECT_EQ(settings_of(fit_into(1160)), (std::vector<Settings>{offload, automatic, full, both}));
 }
 
 TEST(Fit, CombinesThreeWhereTwoAreNotEnough) {
-  // full, offload and half the rows: 200 + 10 x 2.
+  // full, offload and half the rows: 200 + 10 x 2; auto in place of full: 200 + 12 x 2.
   const Fit fit = fit_into(230);
-  ASSERT_EQ(fit.alternatives.size(), 1U);
+  ASSERT_EQ(fit.alternatives.size(), 2U);
   EXPECT_EQ(fit.alternatives[0].peak, 220U);
-  EXPECT_EQ(fit.alternatives[0].settings.size(), 4U);
+  EXPECT_EQ(fit.alternatives[1].peak, 224U);
+  for (const Alternative& alternative : fit.alternatives) EXPECT_EQ(alternative.settings.size(), 4U);
+}
+
+TEST(Fit, NamesTilesOfTheMlp) {
+  const auto settings = settings_of(fit_into(1396));
+  EXPECT_EQ(std::ranges::count(settings, Settings{{"tiled_mlp", "true"}}), 1);
+}
+
+TEST(Fit, LeavesOutAnAutoThatIsTheSameAsAnotherSetting) {
+  const auto compile = [](RunConfig run) {  // auto decides to rebuild all
+    if (run.recompute == Recompute::automatic) run.recompute = Recompute::full;
+    return compile_formula(run);
+  };
+  const Fit fit = find_fit(small_run(), compile, {}, {.device = 1100, .total = kUnlimitedMemory}, 1000);
+  EXPECT_EQ(std::ranges::count(settings_of(fit), Settings{{"recompute", "auto"}}), 0);
 }
 
 TEST(Fit, NamesTheLeastWhereNothingFits) {
@@ -120,6 +143,33 @@ TEST(StepCost, ATransferTakesItsBytesOverTheLink) {
     return;
   }
   FAIL() << "no transfer";
+}
+
+// 4000 bytes over PCIe 5 take 63.5 ns; 3 x 40,000 bytes of memory at 3.35 TB/s 35.8 ns.
+TEST(StepCost, ATransferCostsWhatTheComputationWaitsForIt) {
+  const Device device = parse_hardware("H100").device;
+  const double transfer = 4000 / 63e9, add = 3 * 40000 / 3.35e12;
+  const auto seconds = [&](const std::vector<std::string_view>& order) {
+    CompiledRun compiled = compile_formula(small_run());
+    StepProgram& program = compiled.programs[0];
+    const ValueType moved{.dtype = DType::f32, .shape = {1000}}, summed{.dtype = DType::f32, .shape = {10000}};
+    program.add({.label = "there", .type = moved, .tier = Tier::host});
+    program.add({.label = "here", .type = moved});
+    for (const char* label : {"a", "b", "sum"}) program.add({.label = label, .type = summed});
+    for (const std::string_view name : order) {
+      Instruction instruction{.operation = &find_operation(name)};
+      if (name == "add") instruction.inputs = {2, 3}, instruction.outputs = {4};
+      if (name == "wait") instruction.inputs = {1};
+      if (name == "transfer") instruction.inputs = {0}, instruction.outputs = {1}, instruction.queue = Queue::transfer;
+      program.instructions.push_back(std::move(instruction));
+    }
+    return estimate_step(compiled, 1, device).seconds;
+  };
+  EXPECT_DOUBLE_EQ(seconds({"transfer", "wait", "add"}), transfer + add);
+  EXPECT_DOUBLE_EQ(seconds({"transfer", "add", "wait"}), transfer);
+  EXPECT_DOUBLE_EQ(seconds({"transfer", "add", "add", "wait", "add"}), 3 * add);
+  EXPECT_DOUBLE_EQ(seconds({"add", "transfer", "add", "wait"}), add + transfer);
+  EXPECT_DOUBLE_EQ(seconds({"transfer", "transfer", "add", "wait"}), 2 * transfer);  // one queue, in order
 }
 
 TEST(StepCost, AnEightBillionStepTakesSixFlopsAParameterAndToken) {
