@@ -10,6 +10,11 @@ namespace {
 constexpr const char* kManifest = "manifest.json";
 constexpr std::int64_t kBuffered = std::int64_t{1} << 18;  // elements between a file and memory of another type
 
+bool holds(const StoredTensor& stored, const SavedTensor::Piece& piece) {
+  const auto elements = static_cast<std::int64_t>(stored.bytes() / dtype_bytes(stored.dtype));
+  return piece.at <= elements && piece.end - piece.begin <= elements - piece.at;
+}
+
 }  // namespace
 
 bool is_checkpoint(const std::filesystem::path& folder) {
@@ -30,8 +35,7 @@ Checkpoint::Checkpoint(std::filesystem::path folder) : folder_(std::move(folder)
       auto file = files_.find(piece.file);
       if (file == files_.end()) file = files_.emplace(piece.file, SafetensorsFile(folder_ / piece.file)).first;
       const StoredTensor* stored = file->second.find(name);
-      const auto bytes = static_cast<std::uint64_t>(piece.end - piece.begin) * dtype_bytes(tensor.dtype);
-      if (stored == nullptr || stored->dtype != tensor.dtype || stored->end - stored->begin != bytes) {
+      if (stored == nullptr || stored->dtype != tensor.dtype || !holds(*stored, piece)) {
         fail("{}: does not hold elements {} to {} of tensor {}, as the manifest says", (folder_ / piece.file).string(),
              piece.begin, piece.end, name);
       }
@@ -61,7 +65,7 @@ void Checkpoint::read(const std::string& name, std::int64_t begin, std::int64_t 
     for (std::int64_t at = std::max(begin, piece.begin); at < last;) {
       const SafetensorsFile& file = files_.at(piece.file);
       const std::int64_t count = type == tensor.dtype ? last - at : std::min(kBuffered, last - at);
-      const auto offset = static_cast<std::uint64_t>(at - piece.begin) * size;
+      const auto offset = static_cast<std::uint64_t>(piece.at + at - piece.begin) * size;
       const auto to = target.subspan(static_cast<std::size_t>(at - begin) * dtype_bytes(type),
                                      static_cast<std::size_t>(count) * dtype_bytes(type));
       if (type == tensor.dtype) {

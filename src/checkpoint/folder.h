@@ -17,6 +17,9 @@ void remove_checkpoint_folder(const std::filesystem::path& folder);
 /// Removes what interrupted saves and removals left.
 void remove_leftovers(const std::filesystem::path& output_dir);
 
+/// Manifest, headers, folders of a checkpoint.
+inline constexpr std::uint64_t kSmallFiles = std::uint64_t{1} << 20;
+
 /// Throws Error where fewer bytes are free. A file system that does not tell is taken to have room.
 void require_space(const std::filesystem::path& output_dir, std::uint64_t bytes);
 

@@ -11,7 +11,7 @@ namespace heddle {
 namespace {
 
 constexpr std::string_view kFormat = "heddle-checkpoint";
-constexpr int kFormatVersion = 2;
+constexpr int kFormatVersion = 3, kOldestVersion = 2;  // 2: no piece has "at"
 
 std::string first_line(std::string_view rest) {
   return fmt::format("{{\"xxh3\": \"{}\",\n", checksum_text(checksum_of(std::as_bytes(std::span(rest)))));
@@ -21,6 +21,7 @@ Json to_json(const SavedTensor& tensor) {
   Json pieces = Json::array();
   for (const auto& piece : tensor.pieces) {
     pieces.push_back(Json{{"file", piece.file}, {"begin", piece.begin}, {"end", piece.end}});
+    if (piece.at > 0) pieces.back()["at"] = piece.at;
   }
   return {{"dtype", safetensors_name(tensor.dtype)}, {"shape", tensor.shape}, {"pieces", std::move(pieces)}};
 }
@@ -32,8 +33,8 @@ SavedTensor tensor_from(const Json& value, const std::string& where) {
   for (const auto& extent : value.at("shape")) tensor.shape.push_back(extent.get<std::int64_t>());
   for (const auto& entry : value.at("pieces")) {
     const JsonReader piece(entry, where);
-    tensor.pieces.push_back(
-        {piece.text("file"), piece.integer("begin", 0, INT64_MAX), piece.integer("end", 0, INT64_MAX)});
+    tensor.pieces.push_back({piece.text("file"), piece.integer("begin", 0, INT64_MAX),
+                             piece.integer("end", 0, INT64_MAX), piece.integer_or("at", 0, 0, INT64_MAX)});
   }
   return tensor;
 }
@@ -100,7 +101,7 @@ Manifest parse_manifest(const std::string& text, const std::string& where) {
   const Json document = parse_json(text, where);
   const JsonReader reader(document, where);
   if (reader.text("format") != kFormat) reader.refuse("format", kFormat);
-  reader.integer("version", kFormatVersion, kFormatVersion);
+  reader.integer("version", kOldestVersion, kFormatVersion);
   if (!text.starts_with(first_line(rest))) fail("{}: is damaged: its checksum is not that of its text", where);
   if (reader.integer("chunk_bytes", 1, INT64_MAX) != static_cast<std::int64_t>(kChunkBytes))
     reader.refuse("chunk_bytes", fmt::format("{}", kChunkBytes));

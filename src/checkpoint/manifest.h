@@ -17,6 +17,7 @@ struct SavedTensor {
   struct Piece {
     std::string file;
     std::int64_t begin = 0, end = 0;  // elements of the flattened tensor
+    std::int64_t at = 0;              // where they begin in the file's tensor of that name
   };
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;

@@ -45,13 +45,13 @@ struct SavedMemory {
 
 /// Writes OUTPUT_DIR/checkpoint-STEP, each rank its pieces. It is written aside as .checkpoint-STEP.partial, synced,
 /// read back and renamed: what has the final name is whole. What does not change, and lies in the newest checkpoint
-/// already, is linked and not written again: large `files`, and pieces (find_unchanged). `state` and `files` are rank
-/// 0's.
+/// already, is linked and not written again: large `files`, and what is the same of pieces (find_unchanged). `state`
+/// and `files` are rank 0's.
 ///
 /// In three parts, so that the ranks may compute while their files are written. After a failure nothing is left.
 class CheckpointSave {
  public:
-  /// On all ranks: checks the free space and makes the folder.
+  /// On all ranks: makes the folder; where all is to be written, its disk has room for it.
   CheckpointSave(std::filesystem::path output_dir, std::int64_t step, std::vector<CheckpointPiece> pieces, Json state,
                  std::vector<KeptFile> files, Communicator& communicator, SavedMemory memory = {});
   ~CheckpointSave();  // of one that was not committed: removes what was written; write() is over

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/save.h"
@@ -11,36 +11,120 @@
 namespace heddle {
 namespace {
 
-constexpr std::size_t kBlock = std::size_t{256} << 10;  // compared at once
-constexpr std::size_t kPage = 4096, kSampled = 16;      // looked at first: pages all over a piece
+constexpr std::size_t kPage = 4096;          // looked at first
+constexpr std::int64_t kUnitsTogether = 16;  // of which two pages are looked at
 
 std::string file_prefix(int rank) { return fmt::format("state-{:05}", rank); }
 
-/// The pieces in one state file of the checkpoint before.
-class Comparison {
- public:
-  Comparison(const std::filesystem::path& path, const ReadMemory& read, std::span<std::byte> buffer)
-      : file_(path), read_(read), stored_(buffer.first(kBlock)), current_(buffer.subspan(kBlock, kBlock)) {}
+/// "state-RRRRR-of-STEP.safetensors", once with the step that wrote it.
+std::string link_name(const std::string& name, std::int64_t step) {
+  if (name.find("-of-") != std::string::npos) return name;
+  const std::size_t ending = name.find('.');
+  return fmt::format("{}-of-{}{}", name.substr(0, ending), step, name.substr(ending));
+}
 
-  bool is_same(const CheckpointPiece& piece) const {
-    const StoredTensor* tensor = file_.find(piece.name);
-    if (tensor == nullptr || tensor->dtype != piece.dtype || tensor->bytes() != piece.bytes.size()) return false;
-    const std::size_t bytes = piece.bytes.size();
-    for (std::size_t i = 0; i < kSampled; ++i) {
-      const std::size_t at = bytes / kSampled * i;
-      if (!is_same(*tensor, piece, at, std::min(kPage, bytes - at))) return false;
+/// The units of a piece, and where the checkpoint before has them.
+class Units {
+ public:
+  explicit Units(const CheckpointPiece& piece)
+      : piece_(&piece),
+        element_bytes_(dtype_bytes(piece.dtype)),
+        unit_(static_cast<std::int64_t>(kUnitBytes / element_bytes_)),
+        found_(static_cast<std::size_t>((piece.end - piece.begin + unit_ - 1) / unit_)) {}
+
+  const CheckpointPiece& piece() const { return *piece_; }
+  std::int64_t count() const { return static_cast<std::int64_t>(found_.size()); }
+  std::int64_t begin(std::int64_t unit) const { return piece_->begin + unit * unit_; }
+  std::int64_t end(std::int64_t unit) const { return std::min(begin(unit) + unit_, piece_->end); }
+  std::span<const std::byte> bytes(std::int64_t unit) const {
+    return piece_->bytes.subspan(static_cast<std::size_t>(unit) * kUnitBytes,
+                                 static_cast<std::size_t>(end(unit) - begin(unit)) * element_bytes_);
+  }
+
+  /// Those that lie whole between two elements: a range of numbers.
+  std::pair<std::int64_t, std::int64_t> within(std::int64_t from, std::int64_t to) const {
+    const std::int64_t first = (std::max(from, piece_->begin) - piece_->begin + unit_ - 1) / unit_;
+    const std::int64_t last = to >= piece_->end ? count() : (to - piece_->begin) / unit_;
+    return {first, last};
+  }
+
+  void set(std::int64_t unit, int file, std::int64_t at) { found_[static_cast<std::size_t>(unit)] = {file, at}; }
+  void leave_out(int file) {
+    for (auto& found : found_) found = found.file == file ? Found{} : found;
+  }
+  std::uint64_t alive(int file) const {
+    std::uint64_t alive = 0;
+    for (std::int64_t unit = 0; unit < count(); ++unit)
+      alive += found_[static_cast<std::size_t>(unit)].file == file ? bytes(unit).size() : 0;
+    return alive;
+  }
+
+  /// `linked`: by file, its number among those that are linked, or -1.
+  std::vector<Unchanged::Range> ranges(std::span<const int> linked) const {
+    std::vector<Unchanged::Range> ranges;
+    for (std::int64_t unit = 0; unit < count(); ++unit) {
+      const Found& found = found_[static_cast<std::size_t>(unit)];
+      const bool is_same = found.file >= 0;
+      const int file = is_same ? linked[static_cast<std::size_t>(found.file)] : -1;
+      const Unchanged::Range range{begin(unit), end(unit), is_same, file, file < 0 ? 0 : found.at};
+      if (!ranges.empty() && continues(ranges.back(), range)) {
+        ranges.back().end = range.end;
+      } else {
+        ranges.push_back(range);
+      }
     }
-    for (std::size_t at = 0; at < bytes; at += kBlock) {
-      if (!is_same(*tensor, piece, at, std::min(kBlock, bytes - at))) return false;
-    }
-    return true;
+    return ranges;
   }
 
  private:
-  bool is_same(const StoredTensor& tensor, const CheckpointPiece& piece, std::size_t at, std::size_t bytes) const {
-    file_.read(tensor, at, stored_.first(bytes));
-    read_(piece.bytes.subspan(at, bytes), current_.first(bytes));
-    return std::memcmp(stored_.data(), current_.data(), bytes) == 0;
+  struct Found {
+    int file = -1;
+    std::int64_t at = 0;
+  };
+  static bool continues(const Unchanged::Range& before, const Unchanged::Range& range) {
+    return before.is_same == range.is_same && before.file == range.file &&
+           (range.file < 0 || before.at + before.elements() == range.at);
+  }
+
+  const CheckpointPiece* piece_;
+  std::size_t element_bytes_;
+  std::int64_t unit_;  // elements
+  std::vector<Found> found_;
+};
+
+/// Compares memory with a state file of the checkpoint before.
+class Comparison {
+ public:
+  Comparison(const std::filesystem::path& path, const ReadMemory& read, std::span<std::byte> buffer)
+      : file_(path), read_(read), stored_(buffer.first(kUnitBytes)), current_(buffer.subspan(kUnitBytes, kUnitBytes)) {}
+
+  /// Finds the units that the file holds, of those that lie whole in `saved`.
+  void find(Units& units, const SavedTensor::Piece& saved, int file) const {
+    const StoredTensor* stored = file_.find(units.piece().name);
+    if (stored == nullptr) return;
+    const auto [first, last] = units.within(saved.begin, saved.end);
+    const auto place = [&](std::int64_t unit) { return saved.at + units.begin(unit) - saved.begin; };
+    for (std::int64_t unit = first; unit < last; unit += kUnitsTogether) {
+      const std::int64_t end = std::min(unit + kUnitsTogether, last), middle = unit + (end - unit) / 2;
+      const bool may_be_same = is_same(*stored, place(unit), page_of(units, unit)) ||
+                               is_same(*stored, place(middle), page_of(units, middle));
+      for (std::int64_t i = unit; may_be_same && i < end; ++i) {
+        if (is_same(*stored, place(i), units.bytes(i))) units.set(i, file, place(i));
+      }
+    }
+  }
+
+ private:
+  static std::span<const std::byte> page_of(const Units& units, std::int64_t unit) {
+    const auto bytes = units.bytes(unit);
+    return bytes.first(std::min(kPage, bytes.size()));
+  }
+  bool is_same(const StoredTensor& stored, std::int64_t at, std::span<const std::byte> bytes) const {
+    const std::uint64_t offset = static_cast<std::uint64_t>(at) * dtype_bytes(stored.dtype);
+    if (offset + bytes.size() > stored.bytes()) return false;
+    file_.read(stored, offset, stored_.first(bytes.size()));
+    read_(bytes, current_.first(bytes.size()));
+    return std::memcmp(stored_.data(), current_.data(), bytes.size()) == 0;
   }
 
   SafetensorsFile file_;
@@ -48,60 +132,72 @@ class Comparison {
   std::span<std::byte> stored_, current_;
 };
 
-bool has_piece(const Manifest& previous, const std::string& file, const CheckpointPiece& piece) {
-  const auto tensor = previous.tensors.find(piece.name);
-  if (tensor == previous.tensors.end() || tensor->second.shape != piece.shape) return false;
-  const auto& pieces = tensor->second.pieces;
-  return std::any_of(pieces.begin(), pieces.end(), [&](const SavedTensor::Piece& found) {
-    return found.file == file && found.begin == piece.begin && found.end == piece.end;
-  });
-}
-
-/// Numbers of the pieces that the file holds as they are now.
-std::vector<std::size_t> same_pieces(const std::filesystem::path& folder, const Manifest& previous,
-                                     const std::string& file, std::span<const CheckpointPiece> pieces,
-                                     const ReadMemory& read, std::span<std::byte> buffer) {
-  std::vector<std::size_t> same;
-  try {
-    const Comparison comparison(folder / file, read, buffer);
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      if (!pieces[i].bytes.empty() && has_piece(previous, file, pieces[i]) && comparison.is_same(pieces[i]))
-        same.push_back(i);
-    }
-  } catch (const Error&) {
-    same.clear();  // it is damaged: nothing is taken from it
-  }
-  return same;
-}
-
 }  // namespace
 
 std::string state_file_name(int rank) { return file_prefix(rank) + ".safetensors"; }
+std::string kept_file_name(int rank) { return file_prefix(rank) + "-kept.safetensors"; }
+
+void Unchanged::leave_out(std::size_t file) {
+  for (auto& piece : ranges) {
+    for (auto& range : piece) {
+      if (range.file == static_cast<int>(file)) range = {range.begin, range.end};
+    }
+  }
+}
 
 Unchanged find_unchanged(const std::filesystem::path& folder, const Manifest& previous, int rank,
                          std::span<const CheckpointPiece> pieces, const ReadMemory& read, std::span<std::byte> buffer) {
   std::vector<std::byte> own;
-  if (buffer.size() < 2 * kBlock) {
-    own.resize(2 * kBlock);
+  if (buffer.size() < 2 * kUnitBytes) {
+    own.resize(2 * kUnitBytes);
     buffer = own;
   }
-  Unchanged found;
-  found.file_of.resize(pieces.size(), -1);
+  std::vector<Units> units(pieces.begin(), pieces.end());
+  std::vector<Unchanged::File> files;
   for (const auto& [name, content] : previous.files) {
     if (!name.starts_with(file_prefix(rank)) || content.bytes < kLeastLinked) continue;
-    const auto same = same_pieces(folder, previous, name, pieces, read, buffer);
+    const int file = static_cast<int>(files.size());
+    files.push_back({name, link_name(name, previous.step), content});
+    files.back().content.name = files.back().link;
+    try {
+      const Comparison comparison(folder / name, read, buffer);
+      for (auto& piece : units) {
+        const auto tensor = previous.tensors.find(piece.piece().name);
+        if (tensor == previous.tensors.end() || tensor->second.shape != piece.piece().shape ||
+            tensor->second.dtype != piece.piece().dtype)
+          continue;
+        for (const auto& saved : tensor->second.pieces) {
+          if (saved.file == name) comparison.find(piece, saved, file);
+        }
+      }
+    } catch (const Error&) {
+      for (auto& piece : units) piece.leave_out(file);  // it is damaged: nothing is taken from it
+    }
+  }
+
+  struct Candidate {
+    std::uint64_t alive;
+    std::size_t file;
+  };
+  std::vector<Candidate> candidates;
+  for (std::size_t file = 0; file < files.size(); ++file) {
     std::uint64_t alive = 0;
-    for (const auto i : same) alive += pieces[i].bytes.size();
-    if (2 * alive < content.bytes) continue;
-    Unchanged::File file{name, name, content};
-    if (name == state_file_name(rank))
-      file.link = fmt::format("{}-of-{}.safetensors", file_prefix(rank), previous.step);
-    if (std::any_of(found.files.begin(), found.files.end(), [&](const auto& f) { return f.link == file.link; }))
-      continue;
-    file.content.name = file.link;
-    for (const auto i : same) found.file_of[i] = static_cast<int>(found.files.size());
+    for (const auto& piece : units) alive += piece.alive(static_cast<int>(file));
+    if (2 * alive >= files[file].content.bytes) candidates.push_back({alive, file});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.alive > b.alive; });
+  Unchanged found;
+  std::vector<int> linked(files.size(), -1);
+  for (const auto& candidate : candidates) {
+    auto& file = files[candidate.file];
+    const bool is_taken =
+        std::any_of(found.files.begin(), found.files.end(), [&](const auto& f) { return f.link == file.link; });
+    if (is_taken || found.files.size() == kMostLinked) continue;
+    linked[candidate.file] = static_cast<int>(found.files.size());
     found.files.push_back(std::move(file));
   }
+  for (const auto& piece : units) found.ranges.push_back(piece.ranges(linked));
   return found;
 }
 

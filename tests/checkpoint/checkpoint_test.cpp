@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <functional>
 #include <numeric>
 
 #include "base/error.h"
 #include "checkpoint/save.h"
+#include "checkpoint/unchanged.h"
 #include "comm/job.h"
 #include "formats/files.h"
 
@@ -250,14 +252,14 @@ void flip(const fs::path& path, std::uintmax_t at, int bit) {
   file.put(byte);
 }
 
-/// Two tensors of 1.2 and 0.4 MB, and the checkpoints of what they hold.
+/// Two tensors of 1.2 and 0.4 MB, and one of more where a test fills it; the checkpoints of what they hold.
 class UnchangedPieces : public CheckpointFolder {
  protected:
-  fs::path save_large(std::int64_t step, int ranks = 1) {
+  fs::path save_large(std::int64_t step, int ranks = 1, const SavedMemory& memory = {}) {
     run_ranks(ranks, [&](Communicator& communicator) {
-      const std::vector<CheckpointPiece> pieces = {piece_of("exp_avg/large", large_, communicator),
-                                                   piece_of("weights/small", small_, communicator)};
-      save_checkpoint(folder_, step, pieces, Json::object(), {}, communicator);
+      CheckpointSave save(folder_, step, pieces_of_all(communicator), Json::object(), {}, communicator, memory);
+      save.write();
+      save.commit();
       return 0;
     });
     const fs::path path = folder_ / fmt::format("checkpoint-{}", step);
@@ -265,7 +267,16 @@ class UnchangedPieces : public CheckpointFolder {
     checkpoint.verify();
     EXPECT_TRUE(read(checkpoint, "exp_avg/large", 0, 300000) == large_) << step;
     EXPECT_TRUE(read(checkpoint, "weights/small", 0, 100000) == small_) << step;
+    if (!other_.empty()) {
+      EXPECT_TRUE(read(checkpoint, "weights/other", 0, std::ssize(other_)) == other_) << step;
+    }
     return path;
+  }
+  std::vector<CheckpointPiece> pieces_of_all(Communicator& group) const {
+    std::vector<CheckpointPiece> pieces = {piece_of("exp_avg/large", large_, group)};
+    if (!other_.empty()) pieces.push_back(piece_of("weights/other", other_, group));
+    pieces.push_back(piece_of("weights/small", small_, group));
+    return pieces;
   }
   static CheckpointPiece piece_of(const std::string& name, const std::vector<float>& values, Communicator& group) {
     const auto all = static_cast<std::int64_t>(values.size());
@@ -274,7 +285,19 @@ class UnchangedPieces : public CheckpointFolder {
     return {name, DType::f32, {all}, begin, end, std::as_bytes(part)};
   }
 
-  std::vector<float> large_ = numbers(300000, 1), small_ = numbers(100000, -7);
+  /// Of state files that are no links to earlier ones.
+  static std::uintmax_t bytes_written(const fs::path& checkpoint) {
+    std::uintmax_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(checkpoint)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("state-") && name.find("-of-") == std::string::npos) bytes += entry.file_size();
+    }
+    return bytes;
+  }
+
+  static constexpr std::size_t kUnit = kUnitBytes / sizeof(float);
+  static constexpr std::uintmax_t kHeader = 1000;  // more than that of a safetensors file of these tensors
+  std::vector<float> large_ = numbers(300000, 1), small_ = numbers(100000, -7), other_;
 };
 
 TEST_F(UnchangedPieces, AreStoredOnceAndOutliveTheCheckpointThatWroteThem) {
@@ -292,12 +315,77 @@ TEST_F(UnchangedPieces, AreStoredOnceAndOutliveTheCheckpointThatWroteThem) {
   EXPECT_TRUE(read(*newest(), "exp_avg/large", 0, 300000) == large_);
 }
 
-TEST_F(UnchangedPieces, AreFoundByTheirLastByte) {
+TEST_F(UnchangedPieces, OnlyTheUnitsThatChangedAreWritten) {
   save_large(1);
-  large_[299999] = 0;
-  EXPECT_FALSE(fs::exists(save_large(2) / "state-00000-of-1.safetensors"));  // the small one alone is less than half
-  large_[123457] = 0;
-  EXPECT_FALSE(fs::exists(save_large(3) / "state-00000-of-2.safetensors"));
+  large_[299999] = 0;  // in the last of five, which is shorter
+  EXPECT_NEAR(bytes_written(save_large(2)), (300000 - 4 * kUnit) * sizeof(float), kHeader);
+  large_[2 * kUnit - 1] = large_[2 * kUnit] = 0;  // the second and the third; they are compared with the first save's
+  EXPECT_NEAR(bytes_written(save_large(3)), (300000 - 2 * kUnit) * sizeof(float), kHeader);
+  EXPECT_EQ(inode(folder_ / "checkpoint-3" / "state-00000-of-1.safetensors"),
+            inode(folder_ / "checkpoint-1" / "state-00000.safetensors"));
+  EXPECT_NEAR(bytes_written(save_large(4)), (300000 - 2 * kUnit) * sizeof(float), kHeader);  // small: not linked
+}
+
+TEST_F(UnchangedPieces, LieBetweenOthersThatChanged) {
+  other_ = numbers(40 * kUnit, 3);  // more than are looked at together
+  save_large(1);
+  for (std::size_t unit = 0; unit < 40; unit += 5) other_[unit * kUnit + unit] = -1;
+  EXPECT_NEAR(bytes_written(save_large(2)), 8 * kUnitBytes, kHeader);
+  other_[33 * kUnit] = -1;
+  EXPECT_NEAR(bytes_written(save_large(3)), kUnitBytes, kHeader);  // two files are linked
+  fs::remove_all(folder_ / "checkpoint-1");
+  fs::remove_all(folder_ / "checkpoint-2");
+  EXPECT_TRUE(read(*newest(), "weights/other", 0, std::ssize(other_)) == other_);
+  EXPECT_EQ(read(*newest(), "weights/other", 33 * kUnit - 1, 33 * kUnit + 2),
+            (std::vector<float>{other_[33 * kUnit - 1], -1, other_[33 * kUnit + 1]}));
+}
+
+TEST_F(UnchangedPieces, AreWrittenApartOnceAndLinkedFromThenOn) {
+  other_ = numbers(8 * kUnit, 0);
+  const auto change = [&] {
+    for (auto& value : other_) value += 1;
+  };
+  save_large(1);
+  change();  // so that less than half of the file is alive
+  const fs::path second = save_large(2);
+  EXPECT_FALSE(fs::exists(second / "state-00000-of-1.safetensors"));
+  EXPECT_NEAR(fs::file_size(second / "state-00000-kept.safetensors"), 1600000, kHeader);
+  for (const std::int64_t step : {3, 4}) {
+    change();
+    const fs::path path = save_large(step);
+    EXPECT_NEAR(bytes_written(path), 8 * kUnitBytes, kHeader) << step;
+    EXPECT_EQ(inode(path / "state-00000-kept-of-2.safetensors"), inode(second / "state-00000-kept.safetensors"));
+  }
+  remove_old_checkpoints(folder_, 1, 0, 0, *alone());
+  EXPECT_TRUE(read(*newest(), "exp_avg/large", 0, 300000) == large_);
+}
+
+TEST_F(UnchangedPieces, AreReadBeforeTheSnapshotSaysSo) {
+  other_ = numbers(40 * kUnit, 0);
+  Snapshot snapshot;
+  std::atomic<int> reads = 0, late = 0;
+  const auto read = [&](std::span<const std::byte> from, std::span<std::byte> to) {
+    std::uint64_t position = 0;
+    for (const auto* values : {&large_, &other_, &small_}) {
+      const auto all = std::as_bytes(std::span(*values));
+      if (from.data() >= all.data() && from.data() < all.data() + all.size()) {
+        position += static_cast<std::uint64_t>(from.data() - all.data());
+        ++reads;
+        late += snapshot.has_reached(position + from.size()) ? 1 : 0;
+        break;
+      }
+      position += all.size();
+    }
+    copy_memory(from, to);
+  };
+  for (const std::int64_t step : {1, 2, 3}) {
+    snapshot.begin();
+    save_large(step, 1, {.read = read, .snapshot = &snapshot});
+    EXPECT_TRUE(snapshot.has_reached(UINT64_MAX));
+    EXPECT_GT(reads.exchange(0), 4) << step;
+    EXPECT_EQ(late, 0) << step;
+    for (std::size_t i = 0; i < 30 * kUnit; ++i) other_[i] += 1;
+  }
 }
 
 TEST_F(UnchangedPieces, AreNotTakenFromOtherRanksOrPiecesOfOtherSizes) {
@@ -329,6 +417,20 @@ TEST_F(UnchangedPieces, AllOfThemAreNothingToWrite) {
   save_large(3);
   EXPECT_EQ(inode(folder_ / "checkpoint-3" / "state-00000-of-1.safetensors"),
             inode(folder_ / "checkpoint-1" / "state-00000.safetensors"));
+}
+
+TEST_F(CheckpointFolder, OfTheFormatBeforeIsReadAndOneToComeIsNot) {
+  const fs::path manifest = save(1) / "manifest.json";
+  const std::string text = read_text_file(manifest), version = "\"version\": 3";
+  const auto read_as = [&](const std::string& other) {
+    std::string rest = text.substr(text.find('\n') + 1);
+    rest.replace(rest.find(version), version.size(), "\"version\": " + other);
+    const auto checksum = checksum_text(checksum_of(std::as_bytes(std::span(rest))));
+    write_text_file(manifest, fmt::format("{{\"xxh3\": \"{}\",\n{}", checksum, rest));
+    return read(Checkpoint(folder_ / "checkpoint-1"), "weights/a");
+  };
+  EXPECT_EQ(read_as("2"), values_);
+  EXPECT_THAT([&] { read_as("4"); }, ThrowsMessage<Error>(HasSubstr("version")));
 }
 
 TEST_F(CheckpointFolder, NoneIsNoError) { EXPECT_FALSE(newest().has_value()); }
