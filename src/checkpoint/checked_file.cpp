@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -62,6 +63,24 @@ std::uint64_t checksum_of_chunk(const FileReader& file, std::uint64_t bytes, std
   return checksum.value();
 }
 
+/// Of a file of `bytes`.
+FrameIndex frames_from(const JsonReader& reader, std::uint64_t bytes) {
+  FrameIndex index;
+  index.content_bytes = static_cast<std::uint64_t>(reader.integer("bytes", 0, INT64_MAX));
+  reader.integer("frame_bytes", kFrameBytes, kFrameBytes);
+  const Json* frames = reader.find("frames");
+  const auto may_be = [](const Json& frame) {
+    return frame.is_number_unsigned() && frame.get<std::uint64_t>() <= kMostFrameBytes;
+  };
+  if (frames == nullptr || !frames->is_array() || !std::all_of(frames->begin(), frames->end(), may_be) ||
+      frames->size() != index.content_bytes / kFrameBytes + (index.content_bytes % kFrameBytes > 0 ? 1 : 0))
+    reader.refuse("frames", "the size of each frame");
+  index.stored_bytes = frames->get<std::vector<std::uint32_t>>();
+  if (std::accumulate(index.stored_bytes.begin(), index.stored_bytes.end(), std::uint64_t{0}) != bytes)
+    reader.refuse("frames", "frames that make up the file");
+  return index;
+}
+
 }  // namespace
 
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
@@ -71,7 +90,12 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) { return XXH3_64bits
 Json to_json(const CheckedFile& file) {
   Json checksums = Json::array();
   for (const auto checksum : file.checksums) checksums.push_back(checksum_text(checksum));
-  return {{"bytes", file.bytes}, {"xxh3", std::move(checksums)}};
+  Json value = {{"bytes", file.bytes}, {"xxh3", std::move(checksums)}};
+  if (file.frames) {
+    value["zstd"] = {
+        {"bytes", file.frames->content_bytes}, {"frame_bytes", kFrameBytes}, {"frames", file.frames->stored_bytes}};
+  }
+  return value;
 }
 
 CheckedFile checked_file_from(const Json& value, const std::string& name, const std::string& where) {
@@ -94,6 +118,7 @@ CheckedFile checked_file_from(const Json& value, const std::string& name, const 
       reader.refuse("xxh3", "checksums of 16 hexadecimal digits");
     file.checksums.push_back(checksum);
   }
+  if (reader.find("zstd") != nullptr) file.frames = frames_from(reader.object("zstd"), file.bytes);
   return file;
 }
 
@@ -103,7 +128,8 @@ CheckedFile check_parts(const std::string& name, FileParts parts) {
   found.checksums.resize(static_cast<std::size_t>(chunk_count(found.bytes)));
   for_each_chunk(chunk_count(found.bytes), [&](std::int64_t chunk) {
     Checksum checksum;
-    chunks.visit(chunk, [&](std::span<const std::byte> piece) { checksum.add(piece); });
+    chunks.visit(chunks.begin(chunk), chunks.end(chunk),
+                 [&](std::span<const std::byte> piece) { checksum.add(piece); });
     found.checksums[static_cast<std::size_t>(chunk)] = checksum.value();
   });
   return found;

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/frames.h"
 #include "formats/json.h"
 #include "formats/open_file.h"
 
@@ -25,7 +27,10 @@ struct CheckedFile {
   std::string name;
   std::uint64_t bytes = 0;
   std::vector<std::uint64_t> checksums;
+  std::optional<FrameIndex> frames =
+      std::nullopt;  ///< of a compressed file; sizes and checksums are those of the file all the same
 
+  std::uint64_t content_bytes() const { return frames ? frames->content_bytes : bytes; }
   bool has_same_content(const CheckedFile& other) const { return bytes == other.bytes && checksums == other.checksums; }
 };
 

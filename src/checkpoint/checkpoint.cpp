@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "checkpoint/state_file.h"
 
 namespace heddle {
 namespace {
@@ -30,10 +31,14 @@ Checkpoint::Checkpoint(std::filesystem::path folder) : folder_(std::move(folder)
     if (!std::filesystem::exists(folder_ / name, error)) fail("{}: is missing", (folder_ / name).string());
     verify_size(folder_ / name, file);
   }
+  const auto decoder = std::make_shared<FrameDecoder>();
   for (const auto& [name, tensor] : manifest_.tensors) {
     for (const auto& piece : tensor.pieces) {
       auto file = files_.find(piece.file);
-      if (file == files_.end()) file = files_.emplace(piece.file, SafetensorsFile(folder_ / piece.file)).first;
+      if (file == files_.end()) {
+        const auto& listed = manifest_.files.at(piece.file);
+        file = files_.emplace(piece.file, open_state_file(folder_, listed, decoder)).first;
+      }
       const StoredTensor* stored = file->second.find(name);
       if (stored == nullptr || stored->dtype != tensor.dtype || !holds(*stored, piece)) {
         fail("{}: does not hold elements {} to {} of tensor {}, as the manifest says", (folder_ / piece.file).string(),

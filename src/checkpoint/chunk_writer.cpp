@@ -34,15 +34,14 @@ ChunkWriter::ChunkWriter(std::span<std::byte> buffers, ReadMemory read)
     : buffers_(from_whole_page(buffers)), read_(std::move(read)) {}
 
 /// Calls work(take, buffer) on each thread, with a buffer for one chunk. take(while_taken) calls while_taken(chunk) for
-/// the next chunk, one thread at a time, and returns the chunk; -1 when there is none left, or a thread has failed.
-/// What is thrown comes out of here, the first of it.
+/// the next chunk, one thread at a time, and returns the chunk; -1 when that says that there is none, all of `bytes`
+/// are taken, or a thread has failed. What is thrown comes out of here, the first of it.
 template <typename Work>
-void ChunkWriter::on_threads(std::uint64_t bytes, Work&& work) {
+void ChunkWriter::on_threads(std::uint64_t bytes, std::span<std::byte> buffers, Work&& work) {
   const std::int64_t chunks = chunk_count(bytes);
   auto threads = std::min<std::int64_t>(kThreads, chunks);
   std::size_t size = kChunkBytes;
   std::unique_ptr<std::byte, decltype(&std::free)> own(nullptr, std::free);
-  std::span<std::byte> buffers = buffers_;
   if (buffers.size() >= kChunkBytes) {
     threads = std::min(threads, static_cast<std::int64_t>(buffers.size() / kChunkBytes));
   } else {
@@ -57,9 +56,7 @@ void ChunkWriter::on_threads(std::uint64_t bytes, Work&& work) {
   std::exception_ptr failure;
   const auto take = [&](auto&& while_taken) -> std::int64_t {
     const std::lock_guard lock(mutex);
-    if (failure || next == chunks) return -1;
-    while_taken(next);
-    return next++;
+    return failure || next == chunks || !while_taken(next) ? -1 : next++;
   };
   const auto serve = [&](std::int64_t thread) {
     try {
@@ -77,37 +74,84 @@ void ChunkWriter::on_threads(std::uint64_t bytes, Work&& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
-CheckedFile ChunkWriter::write(const std::filesystem::path& path, FileParts parts, const OnRead& on_read) {
-  const ChunkedParts chunks(parts);
-  DirectFile file = DirectFile::create(path, chunks.bytes());
-  CheckedFile written{path.filename().string(), chunks.bytes(), {}};
-  written.checksums.resize(static_cast<std::size_t>(chunk_count(chunks.bytes())));
-  on_threads(chunks.bytes(), [&](auto& take, std::span<std::byte> buffer) {
+CheckedFile ChunkWriter::write(const std::filesystem::path& path, std::uint64_t most_bytes,
+                               std::span<std::byte> buffers, const Fill& fill) {
+  DirectFile file = DirectFile::create(path, most_bytes);
+  CheckedFile written{path.filename().string(), 0, {}, {}};
+  written.checksums.resize(static_cast<std::size_t>(chunk_count(most_bytes)));
+  on_threads(most_bytes, buffers, [&](auto& take, std::span<std::byte> buffer) {
     std::span<std::byte> filled;
     // One copies at a time, so that what is read grows from front to back.
-    const auto fill = [&](std::int64_t chunk) {
-      std::size_t size = 0;
-      chunks.visit(chunk, [&](std::span<const std::byte> piece) {
-        read_(piece, buffer.subspan(size, piece.size()));
-        size += piece.size();
-      });
-      filled = buffer.first(size);
-      if (on_read) on_read(chunks.end(chunk));
+    const auto copy = [&](std::int64_t) {
+      filled = buffer.first(fill(buffer));
+      written.bytes += filled.size();
+      return !filled.empty();
     };
-    for (std::int64_t chunk = take(fill); chunk >= 0; chunk = take(fill)) {
+    for (std::int64_t chunk = take(copy); chunk >= 0; chunk = take(copy)) {
       written.checksums[static_cast<std::size_t>(chunk)] = checksum_of(filled);
-      file.write(chunks.begin(chunk), filled);
+      file.write(static_cast<std::uint64_t>(chunk) * kChunkBytes, filled);
     }
   });
-  file.finish();
+  written.checksums.resize(static_cast<std::size_t>(chunk_count(written.bytes)));
+  file.finish(written.bytes);
   return written;
+}
+
+CheckedFile ChunkWriter::write(const std::filesystem::path& path, FileParts parts, const OnRead& on_read) {
+  const ChunkedParts chunks(parts);
+  std::uint64_t at = 0;
+  return write(path, chunks.bytes(), buffers_, [&](std::span<std::byte> buffer) {
+    const std::size_t size = std::min<std::uint64_t>(buffer.size(), chunks.bytes() - at);
+    read(chunks, at, buffer.first(size));
+    at += size;
+    if (on_read && size > 0) on_read(at);
+    return size;
+  });
+}
+
+CheckedFile ChunkWriter::write_compressed(const std::filesystem::path& path, FileParts parts, const OnRead& on_read) {
+  const ChunkedParts chunks(parts);
+  const bool has_room = buffers_.size() >= kChunkBytes + FrameEncoder::kBufferBytes;
+  FrameEncoder encoder(has_room ? buffers_.last(FrameEncoder::kBufferBytes) : std::span<std::byte>());
+  FrameIndex index{chunks.bytes(), {}};
+  std::uint64_t at = 0;
+  std::span<const std::byte> frame;  // what of the last one is not in a chunk yet
+  const auto buffers = has_room ? buffers_.first(buffers_.size() - FrameEncoder::kBufferBytes) : buffers_;
+  const std::uint64_t frames = (chunks.bytes() + kFrameBytes - 1) / kFrameBytes;
+  CheckedFile written = write(path, frames * kMostFrameBytes, buffers, [&](std::span<std::byte> buffer) {
+    std::size_t filled = 0;
+    while (filled < buffer.size() && (!frame.empty() || at < chunks.bytes())) {
+      if (frame.empty()) {
+        const std::size_t size = std::min<std::uint64_t>(kFrameBytes, chunks.bytes() - at);
+        read(chunks, at, encoder.content().first(size));
+        at += size;
+        frame = encoder.encode(size);
+        index.stored_bytes.push_back(static_cast<std::uint32_t>(frame.size()));
+        if (on_read) on_read(at);
+      }
+      const std::size_t size = std::min(frame.size(), buffer.size() - filled);
+      std::copy_n(frame.begin(), size, buffer.begin() + static_cast<std::ptrdiff_t>(filled));
+      frame = frame.subspan(size);
+      filled += size;
+    }
+    return filled;
+  });
+  written.frames = std::move(index);
+  return written;
+}
+
+void ChunkWriter::read(const ChunkedParts& parts, std::uint64_t at, std::span<std::byte> target) const {
+  parts.visit(at, at + target.size(), [&](std::span<const std::byte> piece) {
+    read_(piece, target.first(piece.size()));
+    target = target.subspan(piece.size());
+  });
 }
 
 void ChunkWriter::verify(const std::filesystem::path& path, const CheckedFile& expected) {
   verify_size(path, expected);
   DirectFile file(path);
-  on_threads(expected.bytes, [&](auto& take, std::span<std::byte> buffer) {
-    const auto nothing = [](std::int64_t) {};
+  on_threads(expected.bytes, buffers_, [&](auto& take, std::span<std::byte> buffer) {
+    const auto nothing = [](std::int64_t) { return true; };
     for (std::int64_t chunk = take(nothing); chunk >= 0; chunk = take(nothing)) {
       const auto begin = static_cast<std::uint64_t>(chunk) * kChunkBytes;
       const auto bytes = buffer.first(std::min(kChunkBytes, expected.bytes - begin));

@@ -10,6 +10,8 @@
 
 namespace heddle {
 
+class ChunkedParts;
+
 /// Copies what lies at `from` into `to`, of the same size. May be called from many threads at once.
 using ReadMemory = std::function<void(std::span<const std::byte> from, std::span<std::byte> to)>;
 /// Where it lies in plain memory.
@@ -24,20 +26,30 @@ class ChunkWriter {
   /// Enough for its buffers wherever they begin.
   static constexpr std::size_t kBufferBytes = kThreads * kChunkBytes + 4096;
 
-  /// `buffers` are the caller's; where they have no room for a chunk, it takes its own for each file. `read`: how
-  /// memory is read.
+  /// The same where it compresses.
+  static constexpr std::size_t kCompressingBytes = kBufferBytes + FrameEncoder::kBufferBytes;
+
+  /// `buffers` are the caller's; where they have no room for a chunk, or for frames beside one, it takes its own for
+  /// each file. `read`: how memory is read.
   explicit ChunkWriter(std::span<std::byte> buffers = {}, ReadMemory read = copy_memory);
 
   /// Called when everything before `position` in the file is read from memory; what it throws stops the writing.
   using OnRead = std::function<void(std::uint64_t position)>;
   /// Writes a file, syncs it, and hashes it.
   CheckedFile write(const std::filesystem::path& path, FileParts parts, const OnRead& on_read = {});
+  /// The same compressed, frame by frame, one at a time.
+  CheckedFile write_compressed(const std::filesystem::path& path, FileParts parts, const OnRead& on_read = {});
   /// Reads a file again; throws Error naming it and the bytes where it is not what `expected` says.
   void verify(const std::filesystem::path& path, const CheckedFile& expected);
 
  private:
+  /// Puts the next bytes of a file into a buffer, and returns how many: fewer than it has room for at the end alone.
+  using Fill = std::function<std::size_t(std::span<std::byte> buffer)>;
   template <typename Work>
-  void on_threads(std::uint64_t bytes, Work&& work);
+  static void on_threads(std::uint64_t bytes, std::span<std::byte> buffers, Work&& work);
+  static CheckedFile write(const std::filesystem::path& path, std::uint64_t most_bytes, std::span<std::byte> buffers,
+                           const Fill& fill);
+  void read(const ChunkedParts& parts, std::uint64_t at, std::span<std::byte> target) const;
 
   std::span<std::byte> buffers_;
   ReadMemory read_;

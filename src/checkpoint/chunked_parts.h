@@ -20,13 +20,12 @@ class ChunkedParts {
   std::uint64_t begin(std::int64_t chunk) const { return static_cast<std::uint64_t>(chunk) * kChunkBytes; }
   std::uint64_t end(std::int64_t chunk) const { return std::min(begin(chunk) + kChunkBytes, bytes()); }
 
-  /// Calls use(bytes) for what the chunk is made of, one after another.
+  /// Calls use(bytes) for what the bytes [begin, end) of the file are made of, one after another.
   template <typename Use>
-  void visit(std::int64_t chunk, Use&& use) const {
-    auto part =
-        static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin(chunk)) - begins_.begin()) - 1;
-    for (std::uint64_t at = begin(chunk); at < end(chunk); ++part) {
-      const auto piece = parts_[part].subspan(at - begins_[part], std::min(begins_[part + 1], end(chunk)) - at);
+  void visit(std::uint64_t begin, std::uint64_t end, Use&& use) const {
+    auto part = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin()) - 1;
+    for (std::uint64_t at = begin; at < end; ++part) {
+      const auto piece = parts_[part].subspan(at - begins_[part], std::min(begins_[part + 1], end) - at);
       use(piece);
       at += piece.size();
     }

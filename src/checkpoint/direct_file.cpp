@@ -28,14 +28,12 @@ bool is_aligned(std::uint64_t offset, const std::byte* data) {
 
 }  // namespace
 
-DirectFile::DirectFile(OpenFile file, std::uint64_t bytes) : file_(std::move(file)), bytes_(bytes) {
-  set_direct(file_, true);
-}
+DirectFile::DirectFile(OpenFile file) : file_(std::move(file)) { set_direct(file_, true); }
 
-DirectFile::DirectFile(const std::filesystem::path& path) : DirectFile(OpenFile(path, O_RDONLY), 0) {}
+DirectFile::DirectFile(const std::filesystem::path& path) : DirectFile(OpenFile(path, O_RDONLY)) {}
 
 DirectFile DirectFile::create(const std::filesystem::path& path, std::uint64_t bytes) {
-  return {create_file(path, bytes), bytes};
+  return DirectFile(create_file(path, bytes));
 }
 
 bool DirectFile::uses_cache() const { return (::fcntl(file_.descriptor(), F_GETFL) & O_DIRECT) == 0; }
@@ -81,9 +79,9 @@ void DirectFile::read(std::uint64_t offset, std::span<std::byte> target) {
   });
 }
 
-void DirectFile::finish() {
-  if (::ftruncate(file_.descriptor(), static_cast<off_t>(bytes_)) != 0)
-    fail("{}: cannot be cut to {} bytes: {}", file_.path(), bytes_, std::strerror(errno));
+void DirectFile::finish(std::uint64_t bytes) {
+  if (::ftruncate(file_.descriptor(), static_cast<off_t>(bytes)) != 0)
+    fail("{}: cannot be cut to {} bytes: {}", file_.path(), bytes, std::strerror(errno));
   file_.sync();
 }
 

@@ -26,16 +26,15 @@ class DirectFile {
   /// Fills `target`; Error if the file is too short.
   void read(std::uint64_t offset, std::span<std::byte> target);
   /// Gives the file its size, and makes it last through a power cut.
-  void finish();
+  void finish(std::uint64_t bytes);
 
  private:
-  DirectFile(OpenFile file, std::uint64_t bytes);
+  explicit DirectFile(OpenFile file);
   template <typename Transfer>
   void move(std::uint64_t offset, std::size_t bytes, const char* what, Transfer&& transfer);
   bool uses_cache() const;
 
   OpenFile file_;
-  std::uint64_t bytes_;
 };
 
 }  // namespace heddle

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/agreement.h"
+#include "checkpoint/frames.h"
 #include "checkpoint/save.h"
 #include "formats/files.h"
 
@@ -45,6 +46,10 @@ void remove_leftovers(const fs::path& output_dir) {
     if (name.starts_with(kAside) && name.ends_with(kPartial)) found.push_back(entry.path());
   }
   for (const auto& path : found) fs::remove_all(path, ignored);
+}
+
+std::uint64_t most_stored(std::uint64_t bytes, bool compresses) {
+  return compresses ? (bytes / kFrameBytes + 1) * kMostFrameBytes : bytes;
 }
 
 void require_space(const fs::path& output_dir, std::uint64_t bytes) {

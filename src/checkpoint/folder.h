@@ -20,6 +20,9 @@ void remove_leftovers(const std::filesystem::path& output_dir);
 /// Manifest, headers, folders of a checkpoint.
 inline constexpr std::uint64_t kSmallFiles = std::uint64_t{1} << 20;
 
+/// What state files of `bytes` take at most.
+std::uint64_t most_stored(std::uint64_t bytes, bool compresses);
+
 /// Throws Error where fewer bytes are free. A file system that does not tell is taken to have room.
 void require_space(const std::filesystem::path& output_dir, std::uint64_t bytes);
 

@@ -19,16 +19,19 @@ FolderWriter::FolderWriter(fs::path folder, fs::path previous, ChunkWriter write
   }
 }
 
-void FolderWriter::write(const std::string& name, FileParts parts, const ChunkWriter::OnRead& on_read) {
-  add(writer_.write(folder_ / name, parts, on_read));
-  writer_.verify(folder_ / name, manifest.files.at(name));
+void FolderWriter::write_state(const std::string& name, FileParts parts, const ChunkWriter::OnRead& on_read,
+                               bool compresses) {
+  add(compresses ? writer_.write_compressed(folder_ / name, parts, on_read)
+                 : writer_.write(folder_ / name, parts, on_read));
+  verify(name);
 }
 
 void FolderWriter::write_or_link(const KeptFile& kept) {
   const std::string text = kept.source.empty() ? kept.text : read_text_file(kept.source);
   const std::span<const std::byte> part = std::as_bytes(std::span(text));
   if (previous_.files.contains(kept.name) && links(check_parts(kept.name, std::span(&part, 1)))) return;
-  write(kept.name, std::span(&part, 1));
+  add(writer_.write(folder_ / kept.name, std::span(&part, 1)));
+  verify(kept.name);
 }
 
 Unchanged FolderWriter::link_unchanged(int rank, std::span<const CheckpointPiece> pieces, const SavedMemory& memory) {
@@ -43,6 +46,8 @@ void FolderWriter::add(CheckedFile file) {
   std::string name = file.name;
   manifest.files.emplace(std::move(name), std::move(file));
 }
+
+void FolderWriter::verify(const std::string& name) { writer_.verify(folder_ / name, manifest.files.at(name)); }
 
 /// False on a file system without links, and for a file whose dead bytes are damaged.
 bool FolderWriter::links(const Unchanged::File& file) {

@@ -19,7 +19,8 @@ class FolderWriter {
   /// `previous`: the folder of the checkpoint before; empty: none.
   FolderWriter(std::filesystem::path folder, std::filesystem::path previous, ChunkWriter writer);
 
-  void write(const std::string& name, FileParts parts, const ChunkWriter::OnRead& on_read = {});
+  /// A state file, compressed or as it is.
+  void write_state(const std::string& name, FileParts parts, const ChunkWriter::OnRead& on_read, bool compresses);
   /// For what is likely the same as last time.
   void write_or_link(const KeptFile& kept);
   /// Of `pieces`, what the checkpoint before holds too, in files that are linked by now.
@@ -30,6 +31,7 @@ class FolderWriter {
 
  private:
   void add(CheckedFile file);
+  void verify(const std::string& name);
   bool links(const Unchanged::File& file);
   bool links(const CheckedFile& file);
 

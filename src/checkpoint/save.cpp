@@ -80,7 +80,7 @@ CheckpointSave::CheckpointSave(fs::path output_dir, std::int64_t step, std::vect
   agree(communicator_, [&] {
     if (communicator_.rank() != 0) return;
     // Beside another checkpoint each rank checks what it has to write, once it knows.
-    if (previous_.empty()) require_space(output_dir_, bytes + kSmallFiles);
+    if (previous_.empty()) require_space(output_dir_, most_stored(bytes, memory_.compresses) + kSmallFiles);
     fs::remove_all(aside_);
     make_folder(aside_);
   });

@@ -36,11 +36,12 @@ struct KeptFile {
   std::string text;
 };
 
-/// How a rank's memory is read while it is saved.
+/// How a rank's memory is read while it is saved, and what becomes of it.
 struct SavedMemory {
   std::span<std::byte> buffers = {};  ///< of ChunkWriter
   ReadMemory read = copy_memory;
   Snapshot* snapshot = nullptr;  ///< is told how far the pieces are read, and asked whether they are still wanted
+  bool compresses = false;       ///< state files (FrameEncoder)
 };
 
 /// Writes OUTPUT_DIR/checkpoint-STEP, each rank its pieces. It is written aside as .checkpoint-STEP.partial, synced,

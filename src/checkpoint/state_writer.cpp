@@ -35,15 +35,16 @@ class StateFile {
   }
 
   /// `reach(position)`: all that this file holds is read from memory up to there; the end is UINT64_MAX.
-  void write(FolderWriter& folder, const Snapshot* snapshot, const std::function<void(std::uint64_t)>& reach) {
+  void write(FolderWriter& folder, const SavedMemory& memory, const std::function<void(std::uint64_t)>& reach) {
     if (entries_.empty()) return;
     std::uint64_t data_bytes = 0;
     const std::string header = safetensors_header(name_, entries_, {{"format", "heddle-checkpoint"}}, data_bytes);
     parts_[0] = std::as_bytes(std::span(header));
-    folder.write(name_, parts_, [&](std::uint64_t read) {
-      if (snapshot != nullptr && snapshot->is_cancelled()) fail("{}: its run has ended", name_);
+    const auto on_read = [&](std::uint64_t read) {
+      if (memory.snapshot != nullptr && memory.snapshot->is_cancelled()) fail("{}: its run has ended", name_);
       if (read > header.size()) reach(position_of(read - header.size()));
-    });
+    };
+    folder.write_state(name_, parts_, on_read, memory.compresses);
   }
 
  private:
@@ -82,7 +83,7 @@ std::uint64_t kept_bytes(const Unchanged& unchanged, std::span<const CheckpointP
 
 void write_pieces(FolderWriter& folder, int rank, std::span<const CheckpointPiece> pieces, const SavedMemory& memory) {
   const Unchanged unchanged = folder.link_unchanged(rank, pieces, memory);
-  StateFile changed(state_file_name(rank)), kept(kept_file_name(rank));
+  StateFile changed(state_file_name(rank, memory.compresses)), kept(kept_file_name(rank, memory.compresses));
   const bool has_kept = kept_bytes(unchanged, pieces) >= kLeastLinked;
   std::uint64_t position = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -102,10 +103,11 @@ void write_pieces(FolderWriter& folder, int rank, std::span<const CheckpointPiec
     position += piece.bytes.size();
     folder.manifest.tensors.emplace(piece.name, std::move(tensor));
   }
-  require_space(folder.folder().parent_path(), changed.bytes() + kept.bytes() + kSmallFiles);
+  require_space(folder.folder().parent_path(),
+                most_stored(changed.bytes() + kept.bytes(), memory.compresses) + kSmallFiles);
   // What is kept comes first, so that all but what changed is read when the other file's reading begins.
-  kept.write(folder, memory.snapshot, [](std::uint64_t) {});
-  changed.write(folder, memory.snapshot, [&](std::uint64_t read) {
+  kept.write(folder, memory, [](std::uint64_t) {});
+  changed.write(folder, memory, [&](std::uint64_t read) {
     if (memory.snapshot != nullptr) memory.snapshot->reach(std::min(read, position));
   });
 }

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "checkpoint/save.h"
-#include "formats/safetensors.h"
+#include "checkpoint/state_file.h"
 
 namespace heddle {
 namespace {
@@ -16,11 +16,13 @@ constexpr std::int64_t kUnitsTogether = 16;  // of which two pages are looked at
 
 std::string file_prefix(int rank) { return fmt::format("state-{:05}", rank); }
 
+const char* ending(bool compresses) { return compresses ? ".safetensors.shuffled.zst" : ".safetensors"; }
+
 /// "state-RRRRR-of-STEP.safetensors", once with the step that wrote it.
 std::string link_name(const std::string& name, std::int64_t step) {
   if (name.find("-of-") != std::string::npos) return name;
-  const std::size_t ending = name.find('.');
-  return fmt::format("{}-of-{}{}", name.substr(0, ending), step, name.substr(ending));
+  const std::size_t stem = name.find('.');
+  return fmt::format("{}-of-{}{}", name.substr(0, stem), step, name.substr(stem));
 }
 
 /// The units of a piece, and where the checkpoint before has them.
@@ -95,8 +97,11 @@ class Units {
 /// Compares memory with a state file of the checkpoint before.
 class Comparison {
  public:
-  Comparison(const std::filesystem::path& path, const ReadMemory& read, std::span<std::byte> buffer)
-      : file_(path), read_(read), stored_(buffer.first(kUnitBytes)), current_(buffer.subspan(kUnitBytes, kUnitBytes)) {}
+  Comparison(SafetensorsFile file, const ReadMemory& read, std::span<std::byte> buffer)
+      : file_(std::move(file)),
+        read_(read),
+        stored_(buffer.first(kUnitBytes)),
+        current_(buffer.subspan(kUnitBytes, kUnitBytes)) {}
 
   /// Finds the units that the file holds, of those that lie whole in `saved`.
   void find(Units& units, const SavedTensor::Piece& saved, int file) const {
@@ -134,8 +139,8 @@ class Comparison {
 
 }  // namespace
 
-std::string state_file_name(int rank) { return file_prefix(rank) + ".safetensors"; }
-std::string kept_file_name(int rank) { return file_prefix(rank) + "-kept.safetensors"; }
+std::string state_file_name(int rank, bool compresses) { return file_prefix(rank) + ending(compresses); }
+std::string kept_file_name(int rank, bool compresses) { return file_prefix(rank) + "-kept" + ending(compresses); }
 
 void Unchanged::leave_out(std::size_t file) {
   for (auto& piece : ranges) {
@@ -154,13 +159,14 @@ Unchanged find_unchanged(const std::filesystem::path& folder, const Manifest& pr
   }
   std::vector<Units> units(pieces.begin(), pieces.end());
   std::vector<Unchanged::File> files;
+  const auto decoder = std::make_shared<FrameDecoder>();
   for (const auto& [name, content] : previous.files) {
     if (!name.starts_with(file_prefix(rank)) || content.bytes < kLeastLinked) continue;
     const int file = static_cast<int>(files.size());
     files.push_back({name, link_name(name, previous.step), content});
     files.back().content.name = files.back().link;
     try {
-      const Comparison comparison(folder / name, read, buffer);
+      const Comparison comparison(open_state_file(folder, content, decoder), read, buffer);
       for (auto& piece : units) {
         const auto tensor = previous.tensors.find(piece.piece().name);
         if (tensor == previous.tensors.end() || tensor->second.shape != piece.piece().shape ||
@@ -183,7 +189,7 @@ Unchanged find_unchanged(const std::filesystem::path& folder, const Manifest& pr
   for (std::size_t file = 0; file < files.size(); ++file) {
     std::uint64_t alive = 0;
     for (const auto& piece : units) alive += piece.alive(static_cast<int>(file));
-    if (2 * alive >= files[file].content.bytes) candidates.push_back({alive, file});
+    if (2 * alive >= files[file].content.content_bytes()) candidates.push_back({alive, file});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.alive > b.alive; });

@@ -47,11 +47,11 @@ struct Unchanged {
 Unchanged find_unchanged(const std::filesystem::path& folder, const Manifest& previous, int rank,
                          std::span<const CheckpointPiece> pieces, const ReadMemory& read, std::span<std::byte> buffer);
 
-/// "state-RRRRR.safetensors", which rank R writes.
-std::string state_file_name(int rank);
+/// "state-RRRRR.safetensors", which rank R writes; compressed "state-RRRRR.safetensors.shuffled.zst".
+std::string state_file_name(int rank, bool compresses = false);
 /// "state-RRRRR-kept.safetensors", with what stayed the same for one save and is written once more: apart from what
 /// changes, so that the saves to come link it.
-std::string kept_file_name(int rank);
+std::string kept_file_name(int rank, bool compresses = false);
 
 /// Of a piece, compared and written or linked as one.
 inline constexpr std::size_t kUnitBytes = std::size_t{256} << 10;

@@ -160,7 +160,7 @@ struct RunConfig {
   std::int64_t save_steps = 0, save_total_limit = 0;  // 0: none / no limit
   std::int64_t save_keep_steps = 0;                   // checkpoints of multiples of it are kept; 0: none
   double save_minutes = 0, max_minutes = 0;
-  bool save_async = false;
+  bool save_async = false, save_compressed = false;
   std::string resume_from_checkpoint = "auto";  // auto, false, or a path
   bool report_to_tensorboard = false, memory_timeline = false;
 

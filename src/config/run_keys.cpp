@@ -64,6 +64,7 @@ void put_truncation_mode(RunConfig& config, const Json& value) { config.preferen
 
 void put_skip_bad_rows(RunConfig& config, const Json& value) { config.skip_bad_rows = value == "skip"; }
 void put_train_on(RunConfig& config, const Json& value) { config.train_on_last = value == "last"; }
+void put_save_compression(RunConfig& config, const Json& value) { config.save_compressed = value == "zstd"; }
 void put_report_to(RunConfig& config, const Json& value) { config.report_to_tensorboard = value == "tensorboard"; }
 void put_recompute(RunConfig& config, const Json& value) {
   config.recompute = value == "full"        ? Recompute::full
@@ -125,6 +126,7 @@ constexpr std::array kOffload = {"none"sv, "cpu"sv, "nvme"sv};
 constexpr std::array kReduction = {"ordered"sv, "fast"sv};
 constexpr std::array kQuantTypes = {"nf4"sv, "fp4"sv};
 constexpr std::array kLoraBias = {"none"sv, "all"sv, "lora_only"sv};
+constexpr std::array kSaveCompression = {"none"sv, "zstd"sv};
 constexpr std::array kReportTo = {"tensorboard"sv, "none"sv};
 
 constexpr std::array kModel = {
@@ -365,6 +367,8 @@ constexpr std::array kOutput = {
            "Those of a step that is a multiple of this are kept whatever `save_total_limit` says; 0: none."},
     RunKey{"save_async", Rule::boolean(), "false", put<&RunConfig::save_async>, "",
            "Write checkpoints while training goes on; 8 MiB of memory more."},
+    RunKey{"save_compression", Rule::one_of(kSaveCompression), "\"none\"", put_save_compression, "",
+           "Of the tensors of checkpoints: a sixth less for fp32, for more processor time."},
     RunKey{"resume_from_checkpoint", Rule::resume(), "\"auto\"", put<&RunConfig::resume_from_checkpoint>, "",
            "`auto`: the newest complete checkpoint in `output_dir`; `false`: from the start; or a path."},
     RunKey{"report_to", Rule::one_of(kReportTo), "\"none\"", put_report_to, "", "TensorBoard events below `runs/`."},

@@ -105,11 +105,11 @@ void check_ranges(std::vector<StoredTensor>& tensors, std::uint64_t data_bytes, 
 }  // namespace
 
 struct SafetensorsFile::Impl {
-  explicit Impl(const std::filesystem::path& path) : file(path) {}
-
   void parse_header();
 
-  FileReader file;
+  std::string path;
+  std::uint64_t size = 0;
+  ReadAt read;
   std::uint64_t data_begin = 0;
   std::vector<StoredTensor> tensors;
   std::unordered_map<std::string_view, std::size_t> index_of;  // name -> index in tensors
@@ -117,11 +117,9 @@ struct SafetensorsFile::Impl {
 };
 
 void SafetensorsFile::Impl::parse_header() {
-  const std::string& path = file.path();
-  const std::uint64_t size = file.size();
   if (size < kLengthBytes) fail("{}: has {} bytes; expected a header length of 8 bytes and more", path, size);
   std::array<std::byte, kLengthBytes> raw{};
-  file.read(0, raw);
+  read(0, raw);
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < raw.size(); ++i) length |= std::to_integer<std::uint64_t>(raw[i]) << (8 * i);
   if (length > size - kLengthBytes) {
@@ -131,7 +129,7 @@ void SafetensorsFile::Impl::parse_header() {
     fail("{}: its header length is {}; expected at most {}", path, length, kMaxHeaderBytes);
   }
   std::string text(length, '\0');
-  file.read(kLengthBytes, std::span<char>(text));
+  read(kLengthBytes, std::as_writable_bytes(std::span(text)));
   if (!text.starts_with('{')) fail("{}: its header is not a JSON object", path);
   const Json header = parse_json(text, path + ": header", kHeaderDepth);
 
@@ -152,7 +150,16 @@ void SafetensorsFile::Impl::parse_header() {
   for (std::size_t i = 0; i < tensors.size(); ++i) index_of.emplace(tensors[i].name, i);
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : impl_(std::make_unique<Impl>(path)) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : impl_(std::make_unique<Impl>()) {
+  auto file = std::make_shared<FileReader>(path);
+  impl_->path = file->path();
+  impl_->size = file->size();
+  impl_->read = [file](std::uint64_t offset, std::span<std::byte> target) { file->read(offset, target); };
+  impl_->parse_header();
+}
+
+SafetensorsFile::SafetensorsFile(std::string path, std::uint64_t size, ReadAt read)
+    : impl_(std::make_unique<Impl>(Impl{std::move(path), size, std::move(read), 0, {}, {}, {}})) {
   impl_->parse_header();
 }
 
@@ -168,9 +175,9 @@ const StoredTensor* SafetensorsFile::find(std::string_view name) const {
 }
 
 void SafetensorsFile::read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const {
-  HEDDLE_CHECK(tensor.begin <= tensor.end && tensor.end <= impl_->file.size() - impl_->data_begin);
+  HEDDLE_CHECK(tensor.begin <= tensor.end && tensor.end <= impl_->size - impl_->data_begin);
   HEDDLE_CHECK(offset <= tensor.end - tensor.begin && target.size() <= tensor.end - tensor.begin - offset);
-  impl_->file.read(impl_->data_begin + tensor.begin + offset, target);
+  impl_->read(impl_->data_begin + tensor.begin + offset, target);
 }
 
 const std::map<std::string, std::string>& SafetensorsFile::metadata() const { return impl_->metadata; }

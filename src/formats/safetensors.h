@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -31,6 +32,10 @@ struct StoredTensor {
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
+  /// Copies bytes of the file from `offset` on into `target`.
+  using ReadAt = std::function<void(std::uint64_t offset, std::span<std::byte> target)>;
+  /// One of `size` bytes that do not lie in a file as they are; `path` names it in messages.
+  SafetensorsFile(std::string path, std::uint64_t size, ReadAt read);
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;

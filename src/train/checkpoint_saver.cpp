@@ -55,7 +55,7 @@ void CheckpointSaver::save(std::int64_t step, std::int64_t best, Json state, std
   const auto read = [this](std::span<const std::byte> from, std::span<std::byte> to) { executor_.read(from, to); };
   save_.emplace(run_.output_dir, step, checkpoint_pieces(executor_, compiled_.parameters, compiled_.sharding),
                 std::move(state), std::move(files), communicator_,
-                SavedMemory{executor_.save_buffers(), read, &snapshot_});
+                SavedMemory{executor_.save_buffers(), read, &snapshot_, run_.save_compressed});
   is_written_.store(false, std::memory_order_relaxed);
   snapshot_.begin();
   if (run_.save_async) {

@@ -212,7 +212,9 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
     compiled.reference = append_reference("reference", train);
     if (validation) compiled.evaluation_reference = append_reference("evaluation reference", *validation);
   }
-  allocate_all(compiled, run.save_async ? ChunkWriter::kBufferBytes : 0);
+  allocate_all(compiled, !run.save_async       ? 0
+                         : run.save_compressed ? ChunkWriter::kCompressingBytes
+                                               : ChunkWriter::kBufferBytes);
   return compiled;
 }
 

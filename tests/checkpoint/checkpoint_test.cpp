@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <numeric>
@@ -29,6 +30,16 @@ std::vector<float> numbers(std::size_t count, float first) {
   return values;
 }
 
+/// Of the order of 1e-2, their 23 bits of mantissa at random.
+std::vector<float> random_numbers(std::size_t count) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = 0x3C000000u | (static_cast<std::uint32_t>(i) * 2654435761u >> 9);
+    std::memcpy(&values[i], &bits, sizeof bits);
+  }
+  return values;
+}
+
 class CheckpointFolder : public testing::Test {
  protected:
   void SetUp() override {
@@ -39,12 +50,14 @@ class CheckpointFolder : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   /// Two tensors of 6 x 7 elements, cut into `ranks` pieces of about the same size.
-  fs::path save(std::int64_t step, int ranks = 1) {
+  fs::path save(std::int64_t step, int ranks = 1, const SavedMemory& memory = {}) {
     const std::array<KeptFile, 1> files = {{{"config.json", folder_ / "config.json", ""}}};
     fs::path path;
     run_ranks(ranks, [&](Communicator& communicator) {
-      const auto written =
-          save_checkpoint(folder_, step, pieces_of(communicator), Json{{"step", step}}, files, communicator);
+      CheckpointSave save(folder_, step, pieces_of(communicator), Json{{"step", step}}, {files.begin(), files.end()},
+                          communicator, memory);
+      save.write();
+      const auto written = save.commit();
       if (communicator.rank() == 0) path = written;
       return 0;
     });
@@ -360,6 +373,22 @@ TEST_F(UnchangedPieces, AreWrittenApartOnceAndLinkedFromThenOn) {
   EXPECT_TRUE(read(*newest(), "exp_avg/large", 0, 300000) == large_);
 }
 
+TEST_F(UnchangedPieces, AreTakenFromCompressedFilesToo) {
+  other_ = random_numbers(40 * kUnit);
+  save_large(1, 1, {.compresses = true});
+  large_[5] = 0;
+  const fs::path second = save_large(2, 1, {.compresses = true});
+  EXPECT_EQ(inode(second / "state-00000-of-1.safetensors.shuffled.zst"),
+            inode(folder_ / "checkpoint-1" / "state-00000.safetensors.shuffled.zst"));
+  EXPECT_LT(bytes_written(second), kUnitBytes + kHeader);
+  large_[6] = 0;
+  const fs::path third = save_large(3);  // as it is, beside what is compressed
+  EXPECT_NEAR(bytes_written(third), kUnitBytes, kHeader);
+  flip(third / "state-00000-of-1.safetensors.shuffled.zst", 300000, 1);
+  EXPECT_THAT([&] { newest_checkpoint(folder_, std::vector<std::int64_t>{3}, *alone()); },
+              ThrowsMessage<Error>(HasSubstr("state-00000-of-1.safetensors.shuffled.zst: is damaged between bytes")));
+}
+
 TEST_F(UnchangedPieces, AreReadBeforeTheSnapshotSaysSo) {
   other_ = numbers(40 * kUnit, 0);
   Snapshot snapshot;
@@ -380,7 +409,7 @@ TEST_F(UnchangedPieces, AreReadBeforeTheSnapshotSaysSo) {
   };
   for (const std::int64_t step : {1, 2, 3}) {
     snapshot.begin();
-    save_large(step, 1, {.read = read, .snapshot = &snapshot});
+    save_large(step, 1, {.read = read, .snapshot = &snapshot, .compresses = step == 3});
     EXPECT_TRUE(snapshot.has_reached(UINT64_MAX));
     EXPECT_GT(reads.exchange(0), 4) << step;
     EXPECT_EQ(late, 0) << step;
@@ -417,6 +446,28 @@ TEST_F(UnchangedPieces, AllOfThemAreNothingToWrite) {
   save_large(3);
   EXPECT_EQ(inode(folder_ / "checkpoint-3" / "state-00000-of-1.safetensors"),
             inode(folder_ / "checkpoint-1" / "state-00000.safetensors"));
+}
+
+TEST_F(CheckpointFolder, CompressedOnesAreReadBackAndTakeLess) {
+  const std::vector<float> large = random_numbers(700001);  // frames and a part of one
+  std::vector<std::byte> odd(100003);                       // of 8 bits, so that what follows lies anywhere
+  for (std::size_t i = 0; i < odd.size(); ++i) odd[i] = static_cast<std::byte>(i % 251);
+  const std::vector<CheckpointPiece> pieces = {
+      {"state/odd", DType::i8, {100003}, 0, 100003, odd},
+      {"weights/large", DType::f32, {700001}, 0, 700001, std::as_bytes(std::span(large))}};
+  const auto group = alone();
+  CheckpointSave save(folder_, 1, pieces, Json::object(), {}, *group, {.compresses = true});
+  save.write();
+  const Checkpoint checkpoint(save.commit());
+  checkpoint.verify();
+  for (const auto& [begin, end] : {std::pair{0, 700001}, {700000, 700001}, {130000, 262144}, {5, 6}}) {
+    EXPECT_TRUE(read(checkpoint, "weights/large", begin, end) ==
+                std::vector(large.begin() + begin, large.begin() + end))
+        << begin;
+  }
+  const auto stored = fs::file_size(folder_ / "checkpoint-1" / "state-00000.safetensors.shuffled.zst");
+  EXPECT_LT(stored, 700001 * 3 + 20000);  // sign and exponent are the same everywhere
+  EXPECT_GT(stored, 700001 * 23 / 8);
 }
 
 TEST_F(CheckpointFolder, OfTheFormatBeforeIsReadAndOneToComeIsNot) {
@@ -458,18 +509,20 @@ TEST_F(CheckpointFolder, ASaveThatDoesNotFitIsRefusedBeforeItIsWritten) {
 struct Damage {
   const char* name;
   std::function<void(const fs::path&)> apply;
+  bool is_compressed = false;
 };
 
 class DamagedFile : public CheckpointFolder, public testing::WithParamInterface<Damage> {};
 
 TEST_P(DamagedFile, IsNamedAndTheCheckpointBeforeIsTaken) {
+  const SavedMemory compressed{.compresses = GetParam().is_compressed};
   save(1, 2);
-  save(2, 2);
+  save(2, 2, compressed);
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder_ / "checkpoint-2")) files.push_back(entry.path());
   EXPECT_EQ(files.size(), 4);  // two of state, the manifest, config.json
   for (const auto& file : files) {
-    save(2, 2);
+    save(2, 2, compressed);
     GetParam().apply(file);
     testing::internal::CaptureStderr();
     const auto found = newest();
@@ -481,9 +534,9 @@ TEST_P(DamagedFile, IsNamedAndTheCheckpointBeforeIsTaken) {
 }
 
 TEST_P(DamagedFile, IsAnErrorWhereNoOtherCheckpointIsWhole) {
-  GetParam().apply(save(1) / "state-00000.safetensors");
-  EXPECT_THAT([&] { newest(); },
-              ThrowsMessage<Error>(testing::AllOf(HasSubstr("checkpoint-1"), HasSubstr("state-00000.safetensors"))));
+  const std::string name = state_file_name(0, GetParam().is_compressed);
+  GetParam().apply(save(1, 1, {.compresses = GetParam().is_compressed}) / name);
+  EXPECT_THAT([&] { newest(); }, ThrowsMessage<Error>(testing::AllOf(HasSubstr("checkpoint-1"), HasSubstr(name))));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -496,6 +549,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Damage{"FirstBitFlipped", [](const fs::path& path) { flip(path, 0, 0); }},
                     Damage{"BitFlippedInTheMiddle",
                            [](const fs::path& path) { flip(path, fs::file_size(path) / 2, 4); }},
+                    Damage{"BitFlippedInACompressedOne",
+                           [](const fs::path& path) { flip(path, fs::file_size(path) / 2, 4); }, true},
                     Damage{"LastBitFlipped", [](const fs::path& path) { flip(path, fs::file_size(path) - 1, 7); }}),
     [](const auto& test) { return test.param.name; });
 
