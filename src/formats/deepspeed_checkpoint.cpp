@@ -323,17 +323,72 @@ const DeepSpeedCheckpoint::Runs& DeepSpeedCheckpoint::runs_of(std::size_t tensor
   return runs;
 }
 
+/// Calls use(runs) with what the tensor's elements are made of, in their order.
+template <typename Use>
+void DeepSpeedCheckpoint::with_runs(std::size_t tensor, OptimizerPart part, Use use) const {
+  const auto& folder = sources_[tensor].universal;
+  if (folder.empty()) return use(runs_of(tensor, part));
+  const TorchPickle file = open_deepspeed_file(universal_file(folder, part));
+  const TorchTensor found = universal_tensor(file, tensors_[tensor].name);
+  if (found.elements() != elements_of(tensors_[tensor].shape) || !is_floating(found.dtype))
+    fail("{}: has {} elements of {}; expected {} of floating-point numbers", file.path(), found.elements(),
+         torch_name(found.dtype), elements_of(tensors_[tensor].shape));
+  use(Runs{{&file, found, 0, found.elements()}});
+}
+
 void DeepSpeedCheckpoint::read(std::size_t tensor, OptimizerPart part,
                                const std::function<void(std::span<const std::byte>)>& use) const {
-  if (const auto& folder = sources_[tensor].universal; !folder.empty()) {
-    const TorchPickle file = open_deepspeed_file(universal_file(folder, part));
-    const TorchTensor found = universal_tensor(file, tensors_[tensor].name);
-    if (found.elements() != elements_of(tensors_[tensor].shape) || !is_floating(found.dtype))
-      fail("{}: has {} elements of {}; expected {} of floating-point numbers", file.path(), found.elements(),
-           torch_name(found.dtype), elements_of(tensors_[tensor].shape));
-    return read_run(file, found, 0, found.elements(), use);
+  with_runs(tensor, part, [&](const Runs& runs) {
+    for (const auto& run : runs) read_run(*run.file, run.tensor, run.begin, run.count, use);
+  });
+}
+
+void DeepSpeedCheckpoint::read(std::size_t tensor, OptimizerPart part, std::int64_t begin,
+                               std::span<std::byte> target) const {
+  const std::size_t size = dtype_bytes(tensors_[tensor].dtype);
+  const std::int64_t end = begin + static_cast<std::int64_t>(target.size() / size);
+  HEDDLE_CHECK(target.size() % size == 0 && end <= elements_of(tensors_[tensor].shape));
+  with_runs(tensor, part, [&](const Runs& runs) {
+    std::int64_t at = 0;  // of the run's first element
+    for (const auto& run : runs) {
+      const std::int64_t first = std::max(begin, at), last = std::min(end, at + run.count);
+      std::byte* to = target.data() + static_cast<std::size_t>(std::max<std::int64_t>(first - begin, 0)) * size;
+      if (first < last) {
+        if (!run.tensor.is_contiguous()) fail("{}: {} is a view", run.file->path(), run.tensor.name);
+        read_run(*run.file, run.tensor, run.begin + first - at, last - first,
+                 [&](std::span<const std::byte> bytes) { to = std::copy(bytes.begin(), bytes.end(), to); });
+      }
+      at += run.count;
+    }
+  });
+}
+
+bool DeepSpeedCheckpoint::has(OptimizerPart part) const {
+  const auto trained = std::find_if(tensors_.begin(), tensors_.end(), [](const Tensor& t) { return t.is_trained; });
+  if (trained == tensors_.end()) return false;
+  const Source& source = sources_[static_cast<std::size_t>(trained - tensors_.begin())];
+  return source.universal.empty() ? !source.runs[index_of(part)].empty()
+                                  : fs::exists(universal_file(source.universal, part));
+}
+
+DeepSpeedProgress DeepSpeedCheckpoint::progress() const {
+  DeepSpeedProgress progress = read_deepspeed_counters(models_.front().file);
+  for (const auto& optimizer : optimizers_) {
+    const Pickle& pickle = optimizer.file.pickle();
+    add_optimizer_progress(optimizer.file, *pickle.find(pickle.root(), "optimizer_state_dict"), progress);
   }
-  for (const auto& run : runs_of(tensor, part)) read_run(*run.file, run.tensor, run.begin, run.count, use);
+  if (files_.universal.empty()) return progress;
+  if (const auto path = files_.universal / "optimizer_state.pt"; fs::exists(path)) {
+    const TorchPickle file = open_deepspeed_file(path);
+    add_optimizer_progress(file, file.pickle().root(), progress);
+  }
+  for (const auto& source : sources_) {
+    const fs::path path = source.universal / "step.pt";
+    if (progress.updates || source.universal.empty() || !fs::exists(path)) continue;
+    const TorchPickle file = open_deepspeed_file(path);
+    progress.updates = read_deepspeed_step(file, file.pickle().root());
+  }
+  return progress;
 }
 
 void DeepSpeedCheckpoint::verify(OptimizerPart part) const {

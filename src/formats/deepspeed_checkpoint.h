@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "formats/deepspeed_files.h"
+#include "formats/deepspeed_progress.h"
 #include "formats/deepspeed_state.h"
 
 namespace heddle {
@@ -42,8 +43,14 @@ class DeepSpeedCheckpoint {
   const std::vector<Tensor>& tensors() const { return tensors_; }
   /// Calls use(bytes) for a tensor's elements in their order, piece by piece. Throws Error where there is no such part.
   void read(std::size_t tensor, OptimizerPart part, const std::function<void(std::span<const std::byte>)>& use) const;
+  /// Fills `target` with its elements from number `begin` on. May be called from many threads at once.
+  void read(std::size_t tensor, OptimizerPart part, std::int64_t begin, std::span<std::byte> target) const;
   /// Compares the checksums of all that read() reads of this part.
   void verify(OptimizerPart part) const;
+  /// Whether the optimizer holds this part of what is trained.
+  bool has(OptimizerPart part) const;
+  /// Throws Error where the ranks' optimizers have made different numbers of steps.
+  DeepSpeedProgress progress() const;
 
  private:
   /// Elements [begin, begin + count) of a tensor of a file, which is contiguous unless they are all of it.
@@ -67,6 +74,8 @@ class DeepSpeedCheckpoint {
   void add_universal();
   void add_shared();
   const Runs& runs_of(std::size_t tensor, OptimizerPart part) const;
+  template <typename Use>
+  void with_runs(std::size_t tensor, OptimizerPart part, Use use) const;
 
   DeepSpeedFiles files_;
   int stage_ = 0;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "formats/json.h"
+#include "formats/deepspeed_reader.h"
 
 namespace heddle {
 namespace {
@@ -45,82 +45,8 @@ constexpr std::array<std::string_view, 27> kAllowed = {
     "numpy.core.multiarray scalar",
 };
 
-/// Reads the parts of a file by their keys; where one is absent or something else, an Error says where.
-class StateReader {
- public:
-  explicit StateReader(const TorchPickle& file) : file_(file), pickle_(file.pickle()) {}
-
-  const Object& require(const Object& dictionary, const std::string& key) const {
-    const Object* found = pickle_.find(dictionary, key);
-    if (found == nullptr) fail("{}: has no {}", file_.path(), key);
-    return *found;
-  }
-  /// Null for an absent key and for None.
-  const Object* optional(const Object& dictionary, const std::string& key) const {
-    const Object* found = pickle_.find(dictionary, key);
-    return found == nullptr || found->kind == Kind::none ? nullptr : found;
-  }
-  const Object& expect(const Object& object, Kind kind, const std::string& where) const {
-    if (object.kind != kind) fail("{}: {} is not what DeepSpeed writes there", file_.path(), text_excerpt(where));
-    return object;
-  }
-  const std::vector<int>& items(const Object& object, Kind kind, const std::string& where) const {
-    return expect(object, kind, where).items;
-  }
-  const std::string& text(const Object& object, const std::string& where) const {
-    return expect(object, Kind::text, where).text;
-  }
-  std::int64_t integer(const Object& object, const std::string& where) const {
-    const std::int64_t number = expect(object, Kind::integer, where).number;
-    if (number < 0) fail("{}: {} is {}; expected at least 0", file_.path(), text_excerpt(where), number);
-    return number;
-  }
-  /// A list or tuple.
-  std::vector<std::int64_t> integers(const Object& object, const std::string& where) const {
-    std::vector<std::int64_t> values;
-    for (const int item : items(object, object.kind == Kind::list ? Kind::list : Kind::tuple, where))
-      values.push_back(integer(pickle_.at(item), where));
-    return values;
-  }
-  /// torch.Size of a tuple, or the tuple alone.
-  std::vector<std::int64_t> shape(const Object& object, const std::string& where) const {
-    if (object.kind != Kind::call) return checked(integers(object, where), where);
-    const auto& arguments = items(pickle_.at(object.items[1]), Kind::tuple, where);
-    if (pickle_.at(object.items[0]).text != "torch Size" || arguments.size() != 1)
-      fail("{}: the shape of {} is none", file_.path(), text_excerpt(where));
-    return checked(integers(pickle_.at(arguments[0]), where), where);
-  }
-  std::vector<NamedShape> shapes(const Object& dictionary, const std::string& where) const {
-    std::vector<NamedShape> all;
-    for_each(dictionary, where,
-             [&](const std::string& name, const Object& value) { all.emplace_back(name, shape(value, name)); });
-    return all;
-  }
-  /// Calls use(name, value).
-  template <typename Use>
-  void for_each(const Object& dictionary, const std::string& where, Use use) const {
-    const auto& list = items(dictionary, Kind::dict, where);
-    for (std::size_t i = 0; i < list.size(); i += 2) use(text(pickle_.at(list[i]), where), pickle_.at(list[i + 1]));
-  }
-  const Object& at(int index) const { return pickle_.at(index); }
-
- private:
-  /// Their product fits, so that nobody need ask again.
-  std::vector<std::int64_t> checked(std::vector<std::int64_t> extents, const std::string& where) const {
-    std::int64_t elements = 1;
-    for (const std::int64_t extent : extents) {
-      if (__builtin_mul_overflow(elements, extent, &elements) || elements > INT64_MAX / 64)
-        fail("{}: the shape of {} has more elements than any file", file_.path(), text_excerpt(where));
-    }
-    return extents;
-  }
-
-  const TorchPickle& file_;
-  const Pickle& pickle_;
-};
-
 /// An integer, or an enumeration's value: a call of its class.
-std::int64_t stage_of(const StateReader& reader, const Object& object) {
+std::int64_t stage_of(const DeepSpeedReader& reader, const Object& object) {
   if (object.kind != Kind::call) return reader.integer(object, "zero_stage");
   const auto& arguments = reader.items(reader.at(object.items[1]), Kind::tuple, "zero_stage");
   if (arguments.size() != 1) return -1;
@@ -128,7 +54,7 @@ std::int64_t stage_of(const StateReader& reader, const Object& object) {
 }
 
 /// One number, or one for each parameter group, of which those of experts are smaller.
-std::int64_t partition_count_of(const StateReader& reader, const Object& object) {
+std::int64_t partition_count_of(const DeepSpeedReader& reader, const Object& object) {
   if (object.kind == Kind::integer) return reader.integer(object, "partition_count");
   const auto counts = reader.integers(object, "partition_count");
   return counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
@@ -155,7 +81,7 @@ TorchPickle open_deepspeed_file(const std::filesystem::path& path) {
 }
 
 DeepSpeedModelState::DeepSpeedModelState(const std::filesystem::path& path) : file(open_deepspeed_file(path)) {
-  const StateReader reader(file);
+  const DeepSpeedReader reader(file);
   const Object& root = file.pickle().root();
   for (const char* key : {"ds_autoep_layers", "autoep_layers"}) {
     if (reader.optional(root, key) != nullptr)
@@ -186,7 +112,7 @@ DeepSpeedModelState::DeepSpeedModelState(const std::filesystem::path& path) : fi
 }
 
 DeepSpeedOptimizerState::DeepSpeedOptimizerState(const std::filesystem::path& path) : file(open_deepspeed_file(path)) {
-  const StateReader reader(file);
+  const DeepSpeedReader reader(file);
   const Object& state = reader.require(file.pickle().root(), "optimizer_state_dict");
   const std::int64_t found = stage_of(reader, reader.require(state, "zero_stage"));
   if (found < 1 || found > 3) fail("{}: its zero_stage is {}; expected 1, 2 or 3", file.path(), found);

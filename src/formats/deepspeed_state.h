@@ -5,14 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "formats/deepspeed_reader.h"
 #include "formats/torch_pickle.h"
 
 namespace heddle {
-
-using NamedShape = std::pair<std::string, std::vector<std::int64_t>>;
 
 /// Opens a file of DeepSpeed's. Its own classes (loss scalers, fragment addresses, ...) and those of Python and NumPy
 /// that lie beside the tensors are allowed by name, and stay records that nobody makes objects of.
