@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -49,9 +50,10 @@ void eval(const Options& options) {
   const StreamCapacity capacity = capacity_of(dataset, {.shuffle = false, .micro_batch_rows = options.rows});
   std::int64_t longest = 0;
   for (std::int64_t row = 0; row < dataset.num_rows(); ++row) longest = std::max(longest, dataset.row_tokens(row));
-  const CompiledRun compiled = compile_evaluation(model.config, rules_of(model),
+  auto weights = open_weights(model);
+  const CompiledRun compiled = compile_evaluation(model.config, rules_of(model, *weights),
                                                   chosen_type(options.bf16, options.fp16), capacity, longest, threads);
-  LoadedModel loaded(model, compiled);
+  LoadedModel loaded(model, std::move(weights), compiled);
   const auto result =
       evaluate(loaded.executor, static_cast<std::size_t>(compiled.evaluate), dataset, options.rows, *alone());
   if (options.json) {

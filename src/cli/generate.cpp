@@ -1,6 +1,7 @@
 #include "train/generate.h"
 
 #include <cstdio>
+#include <utility>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -68,10 +69,11 @@ void run(const Options& options) {
       fail("the tokenizer gives id {}, the model has {} ids", id, model.config.vocab_size);
   }
   const auto length = static_cast<std::int64_t>(prompt.size());
+  auto weights = open_weights(model);
   const CompiledRun compiled =
-      compile_generation(model.config, rules_of(model), chosen_type(options.bf16, options.fp16), length,
+      compile_generation(model.config, rules_of(model, *weights), chosen_type(options.bf16, options.fp16), length,
                          length + options.max_new_tokens, threads);
-  LoadedModel loaded(model, compiled);
+  LoadedModel loaded(model, std::move(weights), compiled);
   const auto ids = generate(loaded.executor, static_cast<std::size_t>(compiled.generate), prompt,
                             options.max_new_tokens, end_ids(model), options.sampling, compiled.cache_limits);
   const std::size_t shown = options.chat ? prompt.size() : 0;  // of a conversation only the answer

@@ -106,7 +106,10 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
   const ModelSource model = open_run_model(run);
   const RunData data = load_run_data(run, model);
   const Target target = target_of(hardware, run);
-  const CompileVariant compile = [&](const RunConfig& variant) { return compile_run(variant, model, data); };
+  const auto weights = needs_weight_types(run, model) ? open_weights(model) : nullptr;
+  const CompileVariant compile = [&](const RunConfig& variant) {
+    return compile_run(variant, model, weights.get(), data);
+  };
   const CompiledRun compiled = compile(decided(run, compile, target));
   const bool by_length = run.train_file.empty();
   LengthTable lengths;

@@ -1,6 +1,8 @@
 // Optimizer steps of a run, timed: training without a trace on disk.
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/log.h"
 #include "base/random.h"
@@ -60,12 +62,13 @@ class TimedSteps {
  public:
   TimedSteps(RunConfig& run, const ModelSource& model, const RunData& data, Communicator& communicator)
       : run_(run),
-        compiled_(compile_fitting(run, model, data, choose_activations_for_training, communicator)),
+        weights_(model.has_weights ? open_weights(model, communicator) : nullptr),
+        compiled_(compile_fitting(run, model, weights_.get(), data, choose_activations_for_training, communicator)),
         executor_(compiled_.program_list(), compiled_.plan, cpu::find_kernel, compiled_.threads, &communicator,
                   run.nvme_path, transfers_of(run)),
         feed_(executor_),
         batches_(communicator) {
-    RunWeights(model, compiled_).load(compiled_, run.seed, executor_);
+    RunWeights(model, std::move(weights_), compiled_).load(compiled_, run.seed, executor_);
     executor_.release_nvme();
     if (data.train) {
       schedule_.emplace(*data.train, batch_options(run));
@@ -137,6 +140,7 @@ class TimedSteps {
   }
 
   const RunConfig& run_;
+  std::unique_ptr<WeightFiles> weights_;  // until they are loaded
   CompiledRun compiled_;
   Executor executor_;
   StreamFeed feed_;

@@ -33,7 +33,7 @@ std::string weights_digest(const WeightFiles& files) {
   return checksum_text(checksum_of(std::as_bytes(std::span(facts))));
 }
 
-std::unique_ptr<WeightFiles> open_base(const Checkpoint& checkpoint) {
+std::unique_ptr<WeightFiles> open_base(const Checkpoint& checkpoint, Communicator& communicator) {
   const JsonReader state = state_of(checkpoint);
   const std::string path = state.text_or("base_model", "");
   if (path.empty()) return nullptr;
@@ -45,7 +45,7 @@ std::unique_ptr<WeightFiles> open_base(const Checkpoint& checkpoint) {
   if (std::filesystem::exists(config)) {
     resize_vocabulary(model, parse_model_config(read_text_file(config), config.string()).vocab_size);
   }
-  auto base = open_weights(model);
+  auto base = open_weights(model, communicator);
   if (weights_digest(*base) != state.text("base")) {
     fail("{}: has only what was trained; its base model {} is another now", checkpoint.folder().string(), path);
   }
@@ -64,8 +64,8 @@ WeightSource export_source(const Checkpoint& checkpoint) {
   return source;
 }
 
-std::unique_ptr<WeightFiles> open_checkpoint_weights(Checkpoint checkpoint) {
-  auto base = open_base(checkpoint);
+std::unique_ptr<WeightFiles> open_checkpoint_weights(Checkpoint checkpoint, Communicator& communicator) {
+  auto base = open_base(checkpoint, communicator);
   if (base == nullptr) return std::make_unique<CheckpointWeights>(std::move(checkpoint));
   const WeightSource source = export_source(checkpoint);
   const WeightFiles& files = *base;

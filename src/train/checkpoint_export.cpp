@@ -69,7 +69,7 @@ Json export_document(const WeightSource& source, const std::optional<std::string
 
 void export_checkpoint(const Checkpoint& checkpoint, const fs::path& folder) {
   const WeightSource source = export_source(checkpoint);
-  const auto base = open_base(checkpoint);
+  const auto base = open_base(checkpoint, *alone());
   std::map<std::string, const StoredTensor*> frozen;  // by parameter
   for (const auto& entry : source.entries) {
     if (!base || is_saved(checkpoint, entry.parameter)) continue;

@@ -19,13 +19,13 @@ std::vector<std::uint64_t> of_all_ranks(std::uint64_t value, std::string_view wh
 
 }  // namespace
 
-CompiledRun compile_fitting(RunConfig& run, const ModelSource& model, const RunData& data,
+CompiledRun compile_fitting(RunConfig& run, const ModelSource& model, const WeightFiles* weights, const RunData& data,
                             const ActivationChooser& choose, Communicator& communicator) {
   const std::uint64_t available = available_memory() / static_cast<std::uint64_t>(communicator.ranks_on_host());
   const MemoryLimits limits =
       memory_limits(run, std::ranges::min(of_all_ranks(available, "the memory there is", communicator)));
   const auto compile = [&](const RunConfig& variant) {
-    CompiledRun compiled = compile_run(variant, model, data, communicator.rank());
+    CompiledRun compiled = compile_run(variant, model, weights, data, communicator.rank());
     compiled.plan.add_staging(communicator.staging_bytes());
     return compiled;
   };

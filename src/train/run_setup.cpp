@@ -91,9 +91,10 @@ ModelSource open_gguf_model(const fs::path& path) {
   return source;
 }
 
-std::unique_ptr<WeightFiles> open_stored_weights(const ModelSource& model) {
+std::unique_ptr<WeightFiles> open_stored_weights(const ModelSource& model, Communicator& communicator) {
   if (model.is_gguf) return std::make_unique<GgufWeights>(model.folder, model.config, decode);
-  if (is_checkpoint(model.folder)) return open_checkpoint_weights(open_checkpoint(model.folder, *alone()));
+  if (is_checkpoint(model.folder))
+    return open_checkpoint_weights(open_checkpoint(model.folder, communicator), communicator);
   if (model.is_bitsandbytes) return open_bitsandbytes_folder(model.folder, model.config);
   return std::make_unique<WeightFolder>(model.folder);
 }
@@ -146,9 +147,11 @@ ModelSource open_model(const fs::path& path) {
   return source;
 }
 
-std::unique_ptr<WeightFiles> open_weights(const ModelSource& model) {
+std::unique_ptr<WeightFiles> open_weights(const ModelSource& model) { return open_weights(model, *alone()); }
+
+std::unique_ptr<WeightFiles> open_weights(const ModelSource& model, Communicator& communicator) {
   if (!model.has_weights) fail("{}: expected a model with weights", model.config_path.string());
-  auto files = open_stored_weights(model);
+  auto files = open_stored_weights(model, communicator);
   return model.is_resized ? resized_weights(std::move(files), model) : std::move(files);
 }
 namespace {
@@ -223,7 +226,14 @@ StreamCapacity capacity_of(const Dataset& dataset, const BatchSchedule::Options&
   return {schedule.token_capacity(), schedule.document_capacity()};
 }
 
-CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const RunData& data, int rank) {
+bool needs_weight_types(const RunConfig& run, const ModelSource& model) {
+  const bool has_adapter = run.has_lora || !run.adapter_name_or_path.empty();
+  const bool has_frozen = !run.freeze.empty() || !run.train_only.empty();
+  return model.has_weights && (has_adapter || (has_frozen && (model.is_gguf || model.is_bitsandbytes)));
+}
+
+CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const WeightFiles* weights, const RunData& data,
+                        int rank) {
   const std::int64_t documents = run.per_device_train_batch_size * (run.trains_on_pairs() ? 2 : 1);
   StreamCapacity train{documents * run.max_length, documents};
   if (data.train) train = capacity_of(*data.train, batch_options(run));
@@ -231,12 +241,9 @@ CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const Ru
   if (data.validation) {
     validation = capacity_of(*data.validation, {.shuffle = false, .micro_batch_rows = run.per_device_eval_batch_size});
   }
-  // Where all is trained, it is so in the run's type: whether it fits can be said before there is a weight.
-  const bool has_adapter = run.has_lora || !run.adapter_name_or_path.empty();
-  const bool has_frozen = !run.freeze.empty() || !run.train_only.empty();
-  const bool keeps_types = has_adapter || (has_frozen && (model.is_gguf || model.is_bitsandbytes));
-  const auto files = keeps_types && model.has_weights ? open_weights(model) : nullptr;
-  WeightRules rules = training_rules(run, model.config, files.get());
+  const bool takes_types = needs_weight_types(run, model);
+  HEDDLE_CHECK(!takes_types || weights != nullptr);
+  WeightRules rules = training_rules(run, model.config, takes_types ? weights : nullptr);
   const LoraModules* adapter = rules.adapter();
   if (model.is_resized && adapter != nullptr && !adapter->has_vocabulary() &&
       adapter->greatest_token_row() + 1 != model.config.vocab_size) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/communicator.h"
 #include "config/run_config.h"
 #include "data/chat_template.h"
 #include "data/dataset.h"
@@ -38,9 +39,10 @@ struct ModelSource {
 /// `path` is a folder with config.json, a GGUF file, or a config.json. Throws Error naming the path. Reads no weight.
 ModelSource open_model(const std::filesystem::path& path);
 
-/// The weights of a model that has some, whatever kind of file holds them; a checkpoint's are verified first. Throws
-/// Error for a damaged file.
+/// The weights of a model that has some, whatever kind of file holds them. A checkpoint's are verified first, which
+/// reads them whole; ranks that open one together divide that among them. Throws Error for a damaged file.
 std::unique_ptr<WeightFiles> open_weights(const ModelSource& model);
+std::unique_ptr<WeightFiles> open_weights(const ModelSource& model, Communicator& communicator);
 
 /// The run file's model: model_name_or_path, or config_name for one from scratch.
 ModelSource open_run_model(const RunConfig& run);
@@ -62,7 +64,13 @@ RunData load_run_data(const RunConfig& run, const ModelSource& model);
 BatchSchedule::Options batch_options(const RunConfig& run);
 StreamCapacity capacity_of(const Dataset& dataset, const BatchSchedule::Options& options);
 
-/// Programs for a run whose data is loaded; without training data, for full rows of max_length.
-CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const RunData& data, int rank = 0);
+/// Whether the run holds some weights in the types that their files have, so that it cannot be compiled without these.
+/// Any other is compiled, and refused where it does not fit, before there is a weight.
+bool needs_weight_types(const RunConfig& run, const ModelSource& model);
+
+/// Programs for a run whose data is loaded; without training data, for full rows of max_length. `weights` may be null
+/// unless needs_weight_types().
+CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const WeightFiles* weights, const RunData& data,
+                        int rank = 0);
 
 }  // namespace heddle

@@ -138,9 +138,10 @@ void fill_token_rows(const WeightFiles* base, const WeightSource& source, const 
 
 }  // namespace
 
-RunWeights::RunWeights(const ModelSource& model, const CompiledRun& compiled) {
-  if (model.has_weights) {
-    base_ = open_weights(model);
+RunWeights::RunWeights(const ModelSource& model, std::unique_ptr<WeightFiles> files, const CompiledRun& compiled)
+    : base_(std::move(files)) {
+  HEDDLE_CHECK((base_ != nullptr) == model.has_weights);
+  if (base_) {
     if (compiled.rules.adapter() != nullptr && compiled.rules.adapter()->unties_head())
       base_ = untied_weights(std::move(base_), model.config);
     base_source_ = match_weights(*base_, compiled.parameters, model.config);

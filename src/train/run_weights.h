@@ -12,7 +12,8 @@ namespace heddle {
 /// the files hold is compared with the model when this is made, before any weight is read.
 class RunWeights {
  public:
-  RunWeights(const ModelSource& model, const CompiledRun& compiled);
+  /// `files`: open_weights() of a model that has some, else null.
+  RunWeights(const ModelSource& model, std::unique_ptr<WeightFiles> files, const CompiledRun& compiled);
 
   /// How what the run trains is laid out when it is exported: the model's files, or the adapter's.
   const WeightSource& exported() const { return adapter_ ? exported_ : base_source_; }

@@ -81,9 +81,12 @@ class Trainer {
     limit_.emplace(run_.max_minutes);
     set_threads(run_.threads, communicator_.core_share());
     if (!is_root_) mute_thread_log();
-    compiled_ = compile_fitting(run_, model_, data_, choose_, communicator_);
+    std::unique_ptr<WeightFiles> files;
+    if (needs_weight_types(run_, model_)) files = open_weights(model_, communicator_);
+    compiled_ = compile_fitting(run_, model_, files.get(), data_, choose_, communicator_);
     resume_ = find_resume_point(run_, communicator_);
-    weights_.emplace(model_, compiled_);
+    if (model_.has_weights && !files) files = open_weights(model_, communicator_);
+    weights_.emplace(model_, std::move(files), compiled_);
     schedule_.emplace(*data_.train, batch_options(run_));
     const std::int64_t rows_per_step = run_.per_device_train_batch_size * run_.gradient_accumulation_steps * run_.ranks;
     data_order_ = data_order(*data_.train, run_, rows_per_step);

@@ -17,7 +17,7 @@ TEST(Executor, AllocatesNothingInsideAStep) {
     const RunFile file = run_file(small_run(folder.path(), config, "out"));
     const ModelSource model = open_run_model(file.config());
     const RunData data = load_run_data(file.config(), model);
-    const CompiledRun compiled = compile_run(file.config(), model, data);
+    const CompiledRun compiled = compile_run(file.config(), model, nullptr, data);
     Executor executor(compiled.program_list(), compiled.plan, cpu::find_kernel, compiled.threads);
     initialize_weights(compiled.parameters, 1, compiled.sharding, executor);
     const StreamFeed feed(executor);

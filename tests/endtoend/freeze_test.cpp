@@ -85,7 +85,7 @@ TEST_F(Freeze, ChangesNothingButWhatAGroupWithoutALearningRateDoes) {
 TEST_F(Freeze, FrozenWeightsCostNeitherMemoryNorABackward) {
   const RunConfig config = run_file(run("out", kFrozen)).config();
   const ModelSource model = open_run_model(config);
-  const CompiledRun compiled = compile_run(config, model, load_run_data(config, model));
+  const CompiledRun compiled = compile_run(config, model, nullptr, load_run_data(config, model));
   const auto& step = compiled.programs[static_cast<std::size_t>(compiled.micro_batch)];
   std::vector<std::string> units;
   for (const auto& instruction : step.instructions) {

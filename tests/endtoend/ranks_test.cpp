@@ -109,7 +109,7 @@ Volume volume_of_step(int stage) {
   Volume volume{};
   run_ranks(kRanks, [&](Communicator& communicator) {
     set_threads(1);
-    const CompiledRun compiled = compile_run(file.config(), model, data, communicator.rank());
+    const CompiledRun compiled = compile_run(file.config(), model, nullptr, data, communicator.rank());
     Executor executor(compiled.program_list(), compiled.plan, cpu::find_kernel, 1, &communicator);
     initialize_weights(compiled.parameters, 1, compiled.sharding, executor);
     const StreamFeed feed(executor);

@@ -183,7 +183,7 @@ TEST(StepCost, AnEightBillionStepTakesSixFlopsAParameterAndToken) {
   run.per_device_train_batch_size = 1;
   const ModelSource model = open_run_model(run);
   const RunData data_of_none;
-  const auto compile = [&](const RunConfig& variant) { return compile_run(variant, model, data_of_none); };
+  const auto compile = [&](const RunConfig& variant) { return compile_run(variant, model, nullptr, data_of_none); };
   const Device device = parse_hardware("A100-80GB").device;
   const StepCost cost = estimate_step(compile(run), 1, device);
   // 6 FLOPs a parameter (all but the embedding's table) and token (Kaplan et al. 2020, arXiv:2001.08361); causal
