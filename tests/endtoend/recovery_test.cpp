@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "checkpoint/save.h"
+#include "formats/safetensors.h"
 #include "small_run.h"
 #include "train/trainer.h"
 
@@ -47,7 +49,7 @@ class Recovery : public testing::TestWithParam<const char*> {
                 {"save_steps", 4},
                 {"rewind_on_spike", 2},
                 {"nvme_path", folder_.path().string()}});
-    run.update(changes);
+    run.merge_patch(changes);
     testing::internal::CaptureStderr();
     try {
       EXPECT_EQ(train(run_file(run)), 0);
@@ -55,6 +57,23 @@ class Recovery : public testing::TestWithParam<const char*> {
       return testing::internal::GetCapturedStderr() + "error: " + error.what();
     }
     return testing::internal::GetCapturedStderr();
+  }
+  /// Trains a model for one step and spoils what it knows of the tokens that stand in bad steps alone.
+  fs::path spoiled_model() const {
+    Json config = llama_config();
+    config["tie_word_embeddings"] = false;
+    std::ofstream(folder_.path() / "llama.json") << config;
+    train_to("base", {{"config_name", (folder_.path() / "llama.json").string()}, {"max_steps", 1}});
+    const fs::path path = out("base") / "model.safetensors";
+    const std::string content = read_file(path);
+    std::uint64_t header = 0;
+    std::memcpy(&header, content.data(), sizeof header);
+    const std::uint64_t row = 32 * sizeof(float), first = 40;
+    const std::uint64_t begin = SafetensorsFile(path).find("model.embed_tokens.weight")->begin + first * row;
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(sizeof header + header + begin));
+    file << std::string((96 - first) * row, '\xff');  // a float of ones alone is no number
+    return out("base");
   }
   fs::path out(const std::string& name) const { return folder_.path() / name; }
   std::string model(const std::string& name) const { return read_file(out(name) / "model.safetensors"); }
@@ -131,6 +150,26 @@ TEST_F(Recovery, StepsThatAreNotFiniteGoBackToo) {
   EXPECT_THAT(said, HasSubstr("were not finite in 1 steps in a row (max_skipped_steps): back to checkpoint-"));
   EXPECT_THAT(said, HasSubstr("(rewind 2 of 2)"));
   EXPECT_THAT(said, HasSubstr("the run has gone back 2 times before (max_rewinds)"));
+}
+
+TEST_F(Recovery, AStreakThatIsNotFiniteIsLeftOutThoughASaveLiesInIt) {
+  write_rows_of({});
+  Json changes = {{"config_name", nullptr}, {"model_name_or_path", spoiled_model().string()}, {"max_skipped_steps", 3}};
+  for (const bool fp16 : {false, true}) {
+    changes["fp16"] = fp16;
+    const std::string suffix = fp16 ? "-fp16" : "";
+    write_rows_of({}, {9, 10, 11, 12, 13});
+    train_to("without" + suffix, changes);
+    write_rows_of({11, 12, 13});
+    EXPECT_THAT(train_to("with" + suffix, changes),
+                HasSubstr("step 13: the loss or the gradients were not finite in 3 steps in a row (max_skipped_steps): "
+                          "back to checkpoint-8; what steps 9 to 13 did is undone, and their 10 rows are skipped"));
+    expect_same("with" + suffix, "without" + suffix);
+    EXPECT_THAT(checkpoint_steps(out("with" + suffix)), ElementsAre(16, 12, 8, 4));
+  }
+  write_rows_of({11, 12});
+  EXPECT_THAT(train_to("short", changes), testing::Not(HasSubstr("back to")));  // two are skipped, as ever
+  EXPECT_THAT(steps_of("short"), testing::SizeIs(16));
 }
 
 TEST_F(Recovery, OnlyACheckpointOfThisRunFromBeforeIsGoneBackTo) {
