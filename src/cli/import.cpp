@@ -8,12 +8,14 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/threads.h"
 #include "cli/commands.h"
 #include "formats/deepspeed_checkpoint.h"
 #include "formats/files.h"
 #include "formats/json_reader.h"
 #include "formats/safetensors.h"
 #include "formats/torch_file.h"
+#include "train/deepspeed_import.h"
 #include "train/model_folder.h"
 
 namespace heddle::cli {
@@ -97,6 +99,11 @@ void import_torch(const fs::path& source, const fs::path& target) {
   note("{} tensors of {} are in {}", tensors.size(), source.string(), target.string());
 }
 
+/// Training scripts save the model's files beside DeepSpeed's folder of the step, or in it.
+fs::path model_folder(const fs::path& source, const DeepSpeedCheckpoint& checkpoint) {
+  return fs::exists(source / "config.json") ? source : checkpoint.folder() / "..";
+}
+
 void import_deepspeed(const fs::path& source, const fs::path& target) {
   const DeepSpeedCheckpoint checkpoint(source);
   checkpoint.verify(OptimizerPart::fp32);
@@ -104,37 +111,55 @@ void import_deepspeed(const fs::path& source, const fs::path& target) {
   entries.reserve(checkpoint.tensors().size());
   for (const auto& tensor : checkpoint.tensors()) entries.push_back({tensor.name, tensor.dtype, tensor.shape});
   write_weights(target, entries, [&](std::size_t i, const auto& use) { checkpoint.read(i, OptimizerPart::fp32, use); });
-  // Training scripts save the model's files beside DeepSpeed's folder of the step, or in it.
-  const fs::path folder = fs::exists(source / "config.json") ? source : checkpoint.folder() / "..";
-  write_model_files(target, companion_files(folder));
+  write_model_files(target, companion_files(model_folder(source, checkpoint)));
   const std::string kind = checkpoint.stage() == 0
                                ? "universal"
                                : fmt::format("ZeRO stage {}, {} ranks", checkpoint.stage(), checkpoint.ranks());
   note("{} tensors of {} ({}) are in {}", entries.size(), checkpoint.folder().string(), kind, target.string());
 }
 
-void import_from(const fs::path& source, const fs::path& target) {
+struct Options {
+  std::string source, target, format = "hf", config_name;
+};
+
+/// A checkpoint of Heddle's, in the output folder of the run that goes on from it.
+void import_training(const Options& options) {
+  if (!is_deepspeed_checkpoint(options.source))
+    fail("{}: holds weights alone; --format checkpoint takes a checkpoint of DeepSpeed", options.source);
+  const DeepSpeedCheckpoint checkpoint(options.source);
+  const fs::path model =
+      options.config_name.empty() ? model_folder(options.source, checkpoint) : fs::path(options.config_name);
+  if (options.config_name.empty() && !fs::exists(model / "config.json"))
+    fail("{}: has no config.json, which names the model; expected --config_name FOLDER", options.source);
+  set_threads(available_cores());
+  import_deepspeed_checkpoint(checkpoint, open_model(model), options.target);
+}
+
+void import_from(const Options& options) {
+  const fs::path source = options.source, target = options.target;
+  if (options.format == "checkpoint") return import_training(options);
+  if (!options.config_name.empty()) throw UsageError("--config_name is for --format checkpoint");
   if (!is_deepspeed_checkpoint(source)) return import_torch(source, target);
   if (fs::exists(source / "pytorch_model.bin") || fs::exists(source / "pytorch_model.bin.index.json"))
     note("{}: holds pytorch_model.bin too; DeepSpeed's fp32 weights are read instead", source.string());
   import_deepspeed(source, target);
 }
 
-struct Options {
-  std::string source, target;
-};
-
 }  // namespace
 
 void add_import(CLI::App& program, Outcome&) {
   auto options = std::make_shared<Options>();
-  auto* command = program.add_subcommand("import", "weights of PyTorch or DeepSpeed as a Hugging Face folder");
+  auto* command = program.add_subcommand("import", "weights of PyTorch or DeepSpeed, or a DeepSpeed run to go on with");
   command
       ->add_option("SOURCE", options->source,
                    "a .bin or .pt file, a folder with pytorch_model.bin, or a checkpoint of DeepSpeed")
       ->required();
-  command->add_option("OUT", options->target, "folder to write")->required();
-  command->callback([options] { import_from(options->source, options->target); });
+  command->add_option("OUT", options->target, "folder to write; of a checkpoint: the output_dir")->required();
+  command->add_option("--format", options->format, "hf (weights), checkpoint (masters, moments, steps)")
+      ->check(CLI::IsMember({"hf", "checkpoint"}));
+  command->add_option("--config_name", options->config_name,
+                      "of a checkpoint: folder with the model's config.json and tokenizer; default: beside SOURCE");
+  command->callback([options] { import_from(*options); });
 }
 
 }  // namespace heddle::cli

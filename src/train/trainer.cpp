@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <memory>
 #include <utility>
 
 #include "base/error.h"
@@ -163,11 +164,17 @@ class Trainer {
     if (resume_) {
       if (!has_reference) weights_->load_frozen(compiled_, run_.seed, *executor_);
       restore_tensors(*resume_, compiled_.parameters, compiled_.sharding, *executor_);
-      if (run_.precision == Precision::fp16) scaler_.restore(state_.loss_scaler);
+      restore_scaler();
       note("resuming from {} after step {}", resume_->folder().string(), state_.step);
       resume_.reset();
     }
     executor_->release_nvme();
+  }
+
+  void restore_scaler() {
+    if (run_.precision != Precision::fp16) return;
+    if (state_.loss_scaler) return scaler_.restore(*state_.loss_scaler);
+    note("the checkpoint has no loss scale, which only fp16 runs have: it goes on at {:g}", scaler_.scale());
   }
 
   /// What the model that the run started from makes of the pairs, once, before any step: also of a run that goes on.
@@ -337,7 +344,7 @@ class Trainer {
       rewinding_->remove_newer(state_.step);
     });
     executor_->release_nvme();
-    if (run_.precision == Precision::fp16) scaler_.restore(state_.loss_scaler);
+    restore_scaler();
     total_steps_ = steps_in_all();
     monitor_.reset();
     warning("{}", rewind_text(window, saved, state_, run_.max_rewinds));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/agreement.h"
 #include "checkpoint/checked_file.h"
 #include "formats/json_reader.h"
@@ -10,6 +11,8 @@
 
 namespace heddle {
 namespace {
+
+constexpr std::string_view kRowsUsed = "rows_used";
 
 std::int64_t steps_per_epoch(const DataOrder& data) { return (data.rows - 1) / data.rows_per_step + 1; }
 
@@ -58,6 +61,7 @@ class SavedOrder {
 
   /// The step at which a schedule in the order `data` goes on.
   std::int64_t next_step(const DataOrder& data) const {
+    if (reader_.has(kRowsUsed)) return behind_other_program(data);
     require_same_rows(data);
     const std::int64_t epoch = reader_.integer("epoch", 0, INT64_MAX), row = reader_.integer("row", 0, data.rows);
     if (row % data.rows_per_step != 0) {
@@ -70,6 +74,15 @@ class SavedOrder {
   }
 
  private:
+  /// Its epochs too have a step of what is left, as those of PyTorch's loader.
+  std::int64_t behind_other_program(const DataOrder& data) const {
+    const std::int64_t rows = reader_.integer(kRowsUsed, 0, INT64_MAX), step = rows / data.rows_per_step;
+    note(
+        "{}: the program that made it does not say which rows it has used; {} are taken as used, in this run's order: "
+        "its first {} steps",
+        where_, rows, step);
+    return step;
+  }
   void require_same_rows(const DataOrder& data) const {
     if (const auto rows = reader_.integer("rows", 0, INT64_MAX); rows != data.rows) {
       fail("{}: its run had {} training rows, this one has {}{}", where_, rows, data.rows, kAdvice);
@@ -89,6 +102,28 @@ class SavedOrder {
   std::string where_;
   JsonReader reader_;
 };
+
+Json state_document(const TrainingState& state, Json data) {
+  Json document = {{"step", state.step},
+                   {"updates", state.updates},
+                   {"skipped_in_a_row", state.skipped_in_a_row},
+                   {"micro_batches", state.micro_batches},
+                   {"data", std::move(data)},
+                   {"best_evaluation", best_document(state.best)},
+                   {"loss_watch", loss_watch_document(state.loss_watch)}};
+  if (state.loss_scaler) {
+    document["loss_scaler"] = {{"scale", state.loss_scaler->scale},
+                               {"steps_without_overflow", state.loss_scaler->steps_without_overflow},
+                               {"hysteresis_left", state.loss_scaler->hysteresis_left}};
+  }
+  return document;
+}
+
+LossScaler::State read_scaler(const JsonReader& reader) {
+  return {.scale = reader.positive_number("scale"),
+          .steps_without_overflow = reader.integer("steps_without_overflow", 0, INT64_MAX),
+          .hysteresis_left = reader.integer("hysteresis_left", 0, INT64_MAX)};
+}
 
 }  // namespace
 
@@ -143,38 +178,28 @@ std::uint64_t checkpoint_bytes(const Parameters& parameters) {
 
 Json state_document(const TrainingState& state, const DataOrder& data) {
   const std::int64_t epoch = state.schedule_step / steps_per_epoch(data);
-  return {{"step", state.step},
-          {"updates", state.updates},
-          {"skipped_in_a_row", state.skipped_in_a_row},
-          {"micro_batches", state.micro_batches},
-          {"data",
-           {{"epoch", epoch},
-            {"row", rows_before(state.schedule_step, data) - epoch * data.rows},
-            {"rows", data.rows},
-            {"rows_per_step", data.rows_per_step},
-            {"shuffle", data.is_shuffled},
-            {"seed", data.seed},
-            {"digest", data.digest}}},
-          {"loss_scaler",
-           {{"scale", state.loss_scaler.scale},
-            {"steps_without_overflow", state.loss_scaler.steps_without_overflow},
-            {"hysteresis_left", state.loss_scaler.hysteresis_left}}},
-          {"best_evaluation", best_document(state.best)},
-          {"loss_watch", loss_watch_document(state.loss_watch)}};
+  return state_document(state, {{"epoch", epoch},
+                                {"row", rows_before(state.schedule_step, data) - epoch * data.rows},
+                                {"rows", data.rows},
+                                {"rows_per_step", data.rows_per_step},
+                                {"shuffle", data.is_shuffled},
+                                {"seed", data.seed},
+                                {"digest", data.digest}});
+}
+
+Json state_document(const TrainingState& state, std::int64_t rows_used) {
+  return state_document(state, Json{{kRowsUsed, rows_used}});
 }
 
 TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data) {
   const JsonReader reader(checkpoint.state(), (checkpoint.folder() / "manifest.json").string());
-  const JsonReader scaler = reader.object("loss_scaler");
   TrainingState state;
   state.step = reader.integer("step", 0, INT64_MAX);
   state.updates = reader.integer("updates", 0, state.step);
   state.skipped_in_a_row = reader.integer("skipped_in_a_row", 0, state.step);
   state.micro_batches = reader.integer("micro_batches", 0, INT64_MAX);
   state.schedule_step = SavedOrder(checkpoint).next_step(data);
-  state.loss_scaler.scale = scaler.positive_number("scale");
-  state.loss_scaler.steps_without_overflow = scaler.integer("steps_without_overflow", 0, INT64_MAX);
-  state.loss_scaler.hysteresis_left = scaler.integer("hysteresis_left", 0, INT64_MAX);
+  if (reader.has("loss_scaler")) state.loss_scaler = read_scaler(reader.object("loss_scaler"));
   state.best = read_best(reader, state.step);
   state.loss_watch = read_loss_watch(reader);
   return state;

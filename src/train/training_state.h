@@ -26,7 +26,7 @@ struct TrainingState {
   std::int64_t schedule_step = 0;
   /// Micro-batches so far, of all ranks together: what random streams of a micro-batch count by.
   std::int64_t micro_batches = 0;
-  LossScaler::State loss_scaler;
+  std::optional<LossScaler::State> loss_scaler;  ///< of fp16 runs; none where a run begins with its first one
   BestEvaluation best;
   LossWatch loss_watch;
 };
@@ -53,6 +53,8 @@ std::uint64_t checkpoint_bytes(const Parameters& parameters);
 
 /// The document that the manifest keeps; `data` tells by sample how far the data has been used.
 Json state_document(const TrainingState& state, const DataOrder& data);
+/// The same where another program has used that many rows, in an order of its own.
+Json state_document(const TrainingState& state, std::int64_t rows_used);
 /// Reads it for a run whose data comes in the order `data`. Throws Error naming what differs, where rows would be used
 /// twice or never.
 TrainingState read_state(const Checkpoint& checkpoint, const DataOrder& data);

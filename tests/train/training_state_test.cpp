@@ -31,7 +31,7 @@ class DataPosition : public testing::Test {
     state.step = state.schedule_step = schedule_step;
     state.updates = schedule_step - 1;
     state.micro_batches = 17;
-    state.loss_scaler.scale = 1024;
+    state.loss_scaler = {.scale = 1024};
     state.best = best;
     Json document = state_document(state, data);
     document.erase(left_out);
@@ -55,7 +55,7 @@ TEST_F(DataPosition, TheStateComesBack) {
   EXPECT_EQ(state.updates, 4);
   EXPECT_EQ(state.schedule_step, 5);
   EXPECT_EQ(state.micro_batches, 17);
-  EXPECT_EQ(state.loss_scaler.scale, 1024);
+  EXPECT_EQ(state.loss_scaler, (LossScaler::State{.scale = 1024}));
 }
 
 TEST_F(DataPosition, TheBestEvaluationComesBackToTheBit) {
