@@ -90,7 +90,7 @@ std::vector<std::int32_t> prompt_ids(std::int64_t count, std::int64_t vocabulary
 struct Session {
   Session(const ModelSource& model, CompiledRun run)
       : compiled(std::move(run)), executor(compiled.program_list(), compiled.plan, cpu::find_kernel, compiled.threads) {
-    RunWeights(model, compiled).load(compiled, 0, executor);
+    RunWeights(model, open_weights(model), compiled).load(compiled, 0, executor);
   }
   const CompiledRun compiled;
   Executor executor;

@@ -28,8 +28,8 @@ CompiledRun compile_formula(const RunConfig& run) {
   compiled.micro_batch = 0, compiled.norm = 1, compiled.update = 2;
   const bool is_offloaded = run.offload_optimizer != OffloadDevice::none;
   // In the order of Recompute; `automatic` as if it were decided to mix.
-  constexpr std::array<std::int64_t, 4> kRows = {100, 80, 10, 12};
-  std::int64_t row = kRows[static_cast<std::size_t>(run.recompute)];
+  constexpr std::array<std::int64_t, 4> kRowBytes = {100, 80, 10, 12};
+  std::int64_t row = kRowBytes[static_cast<std::size_t>(run.recompute)];
   if (run.tiled_mlp) row -= 1;
   compiled.plan.device.peak =
       static_cast<std::uint64_t>((is_offloaded ? 200 : 1000) + row * run.per_device_train_batch_size);
