@@ -37,7 +37,7 @@ ROWS = {
     "text-implicit": [{"chosen": q + " " + a, "rejected": q + " " + b} for q, a, b in zip(QUESTIONS, GOOD, BAD)],
 }
 LORA = dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "down_proj"], task_type="CAUSAL_LM")
-# Rows, adapter ("new": B is zero; "old": it is not; "head": the same, of the head too), keys of both trainers.
+# Rows, adapter ("new": B is zero; "old": it is not), keys of both trainers.
 CASES = {
     "full-sigmoid": ("chat", None, {}),
     "full-accumulated": ("chat-implicit", None, {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 1}),
@@ -51,7 +51,6 @@ CASES = {
     "full-sigmoid-norm": ("chat", None, {"loss_type": "sigmoid_norm", "beta": 2.0}),
     "lora-new": ("chat", "new", {}),
     "lora-old": ("chat", "old", {"beta": 0.5}),
-    "lora-head": ("chat", "head", {}),
 }
 REWARDS = ["rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies", "logps/chosen", "logps/rejected"]
 
@@ -77,8 +76,8 @@ def trl_steps(folder, tokenizer, rows, steps, adapter, keys, start, scratch):
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
     if adapter:
-        model = get_peft_model(model, LoraConfig(**{**LORA, **({"target_modules": ["q_proj", "lm_head"]} if adapter == "head" else {})}))
-        if adapter != "new":
+        model = get_peft_model(model, LoraConfig(**LORA))
+        if adapter == "old":
             for name, weight in model.named_parameters():
                 if "lora_B" in name:
                     torch.nn.init.normal_(weight, std=0.02)
