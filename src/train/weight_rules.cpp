@@ -127,7 +127,7 @@ std::filesystem::path base_of_adapter(const std::filesystem::path& adapter) {
 }
 
 WeightTreatment WeightRules::operator()(const std::string& weight) const {
-  const bool is_candidate = adapter_ == nullptr || adapter_->trains(weight);
+  const bool is_candidate = adapter_ == nullptr ? has_training_ : adapter_->trains(weight);
   if (is_candidate && groups_.trains(weight)) return groups_.treatment(weight);
   const auto found = storage_.find(weight);
   return {false, found == storage_.end() ? std::nullopt : std::optional(found->second)};
@@ -154,6 +154,7 @@ WeightRules training_rules(const RunConfig& run, const ModelConfig& model, const
 WeightRules inference_rules(const ModelConfig& model, const WeightFiles* files,
                             const std::filesystem::path& adapter_folder) {
   WeightRules rules;
+  rules.has_training_ = false;
   rules.storage_ = quantized_types(files);
   if (adapter_folder.empty()) return rules;
   rules.adapter_folder_ = adapter_folder;

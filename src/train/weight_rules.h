@@ -40,6 +40,7 @@ class WeightRules {
   friend WeightRules inference_rules(const ModelConfig& model, const WeightFiles* files,
                                      const std::filesystem::path& adapter_folder);
 
+  bool has_training_ = true;  // false: the model is only computed with
   std::shared_ptr<const LoraModules> adapter_;
   std::filesystem::path adapter_folder_;
   std::map<std::string, DType, std::less<>> storage_;  // of weights that stay quantized when they are not trained
