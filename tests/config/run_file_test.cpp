@@ -95,6 +95,7 @@ on_bad_row: skip
 hidden_dropout: 0
 resume_from_checkpoint: false
 report_to: tensorboard
+save_compression: zstd
 torch_dtype: bfloat16
 )");
   const auto& c = run.config();
@@ -118,6 +119,7 @@ torch_dtype: bfloat16
   EXPECT_EQ(c.hidden_dropout, std::optional<double>(0.0));
   EXPECT_EQ(c.resume_from_checkpoint, "false");
   EXPECT_TRUE(c.report_to_tensorboard);
+  EXPECT_TRUE(c.save_compressed);
   EXPECT_EQ(c.torch_dtype, std::optional<std::string>("bfloat16"));
 }
 
@@ -194,6 +196,7 @@ TEST(RunFile, DefaultsAreTheTables) {
   EXPECT_EQ(c.save_minutes, d.save_minutes);
   EXPECT_EQ(c.resume_from_checkpoint, d.resume_from_checkpoint);
   EXPECT_EQ(c.report_to_tensorboard, d.report_to_tensorboard);
+  EXPECT_EQ(c.save_compressed, d.save_compressed);
   EXPECT_EQ(c.loss_scaling.initial_scale_power, 16);
   EXPECT_EQ(c.loss_scaling.loss_scale_window, 1000);
   EXPECT_EQ(c.loss_scaling.hysteresis, 2);

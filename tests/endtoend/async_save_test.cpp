@@ -82,10 +82,11 @@ TEST_P(AsyncSave, AFailureIsThatOfTheRun) {
       testing::ThrowsMessage<Error>(testing::HasSubstr("checkpoint-2")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, AsyncSave,
-                         testing::Values("{}", R"({"bf16": true, "ranks": 2, "zero_stage": 1})",
-                                         R"({"ranks": 3, "zero_stage": 3, "offload_optimizer": "nvme"})",
-                                         R"({"optim": "adafactor", "offload_optimizer": "cpu"})"));
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, AsyncSave,
+    testing::Values("{}", R"({"bf16": true, "ranks": 2, "zero_stage": 1})",
+                    R"({"ranks": 3, "zero_stage": 3, "offload_optimizer": "nvme", "save_compression": "zstd"})",
+                    R"({"optim": "adafactor", "offload_optimizer": "cpu"})"));
 
 }  // namespace
 }  // namespace heddle::endtoend
