@@ -53,13 +53,16 @@ std::optional<DeepSpeedLossScale> loss_scale_of(const DeepSpeedReader& reader, c
   if (scaler == nullptr || scaler->kind != Kind::record || scaler->items.size() < 3) return std::nullopt;
   if (!reader.at(scaler->items[0]).text.ends_with(" DynamicLossScaler")) return std::nullopt;
   const Object& members = reader.at(scaler->items[2]);
-  const auto integer = [&](const char* key) {
-    return reader.expect(reader.require(members, key), Kind::integer, key).number;
-  };
+  const std::int64_t last =
+      reader.expect(reader.require(members, "last_overflow_iter"), Kind::integer, "last_overflow_iter").number;
   DeepSpeedLossScale scale;
   scale.scale = number_of(reader, reader.require(members, "cur_scale"), "cur_scale");
-  scale.iterations_since_overflow = std::max<std::int64_t>(integer("cur_iter") - integer("last_overflow_iter") - 1, 0);
-  scale.hysteresis_left = integer("cur_hysteresis");
+  if (!(scale.scale > 0 && std::isfinite(scale.scale)))
+    fail("{}: cur_scale is {}; expected a number above 0", reader.path(), scale.scale);
+  // -1: there was no overflow yet.
+  const std::int64_t iterations = reader.integer(reader.require(members, "cur_iter"), "cur_iter");
+  scale.iterations_since_overflow = std::max<std::int64_t>(iterations - 1 - std::max<std::int64_t>(last, -1), 0);
+  scale.hysteresis_left = reader.integer(reader.require(members, "cur_hysteresis"), "cur_hysteresis");
   return scale;
 }
 

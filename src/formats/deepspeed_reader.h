@@ -73,6 +73,7 @@ class DeepSpeedReader {
     const auto& list = items(dictionary, Kind::dict, where);
     for (std::size_t i = 0; i < list.size(); i += 2) use(text(pickle_.at(list[i]), where), pickle_.at(list[i + 1]));
   }
+  const std::string& path() const { return file_.path(); }
   const Object& at(int index) const { return pickle_.at(index); }
 
  private:

@@ -69,6 +69,12 @@ TEST_P(GoldenDeepSpeed, WeightsAreThoseThatDeepSpeedConsolidates) {
     EXPECT_EQ(checkpoint.stage(), GetParam());
     EXPECT_EQ(checkpoint.ranks(), 2U);
     checkpoint.verify(OptimizerPart::fp32);
+    const DeepSpeedProgress progress = checkpoint.progress();  // its README: three steps of two rows on each rank
+    EXPECT_EQ(progress.steps, 3);
+    EXPECT_EQ(progress.skipped, 0);
+    EXPECT_EQ(progress.samples, 12);
+    EXPECT_EQ(progress.updates, 3);
+    EXPECT_FALSE(progress.loss_scale);
     const SafetensorsFile expected(golden / (name + ".expected_fp32.safetensors"));
     ASSERT_EQ(checkpoint.tensors().size(), expected.tensors().size());
     for (std::size_t i = 0; i < checkpoint.tensors().size(); ++i) {
@@ -133,6 +139,8 @@ class WrittenDeepSpeed : public FolderTest {
     const std::string scale = archive.tensor(std::vector<std::uint16_t>{0x3c00, 0x4200}, {2}, "HalfStorage");  // 1, 3
     archive.save(model_file(rank), dict({{"module", dict({{"mask", mask}, {"scale", scale}, {"a", none()}})},
                                          {"buffer_names", list({text("mask"), text("scale"), text("not_saved")})},
+                                         {"global_steps", number(4)},
+                                         {"global_samples", number(40)},
                                          {"param_shapes", list(shapes)},
                                          {"frozen_param_shapes", dict({{"frozen", size({2, 2})}})},
                                          {"frozen_param_fragments", dict({{"frozen", frozen_fragment(archive, rank)}})},
@@ -165,7 +173,7 @@ class WrittenDeepSpeed : public FolderTest {
     for (std::size_t group = 0; group < groups_.size(); ++group) {
       fp32.push_back(archive.flat(part(groups_[group], rank, 0)));
       state += number(static_cast<std::int32_t>(group)) +
-               dict({{"step", archive.tensor(Floats{3}, {}, "FloatStorage")},
+               dict({{"step", archive.tensor(Floats{updates}, {}, "FloatStorage")},
                      {"exp_avg", archive.flat(part(groups_[group], rank, 1000))},
                      {"exp_avg_sq", archive.flat(part(groups_[group], rank, 2000))}});
       paddings.push_back(list(std::vector(groups_[group].size(), number(padding))));
@@ -221,6 +229,7 @@ class WrittenDeepSpeed : public FolderTest {
   }
 
   int stage = 1, ranks = 2, padding = 0, partition_count = 2;
+  float updates = 3;
 };
 
 TEST_F(WrittenDeepSpeed, RanksOfStages1And2HoldEvenPartsOfAGroup) {
@@ -271,6 +280,12 @@ TEST_F(WrittenDeepSpeed, UniversalCheckpointsHoldAFileOfEachParameter) {
     write("latest_universal", "global_step7");
     const DeepSpeedCheckpoint checkpoint(folder);
     EXPECT_EQ(checkpoint.stage(), 0);
+    EXPECT_EQ(checkpoint.progress().updates, std::nullopt);
+    TorchArchive().save(states() / "zero/b/step.pt", number(4));  // of PyTorch's AdamW; DeepSpeed's has it elsewhere
+    EXPECT_EQ(checkpoint.progress().updates, 4);
+    TorchArchive().save(states() / "zero/optimizer_state.pt",
+                        dict({{"param_groups", list({dict({{"step", number(5)}})})}}));
+    EXPECT_EQ(checkpoint.progress().updates, 5);
     checkpoint.verify(OptimizerPart::fp32);
     expect_the_model(checkpoint);
     fs::resize_file(states() / "zero/b/fp32.pt", 100);
@@ -398,6 +413,34 @@ TEST_F(WrittenDeepSpeed, ClassesThatNoCheckpointNeedsAreRefused) {
     archive.save(model_file(), dict({{"client", call(global(module, name), tuple({text("touch x")}))}}));
     EXPECT_THAT(error(), AllOf(HasSubstr("mp_rank_00_model_states.pt"), HasSubstr(std::string(module) + " " + name)));
   }
+}
+
+TEST_F(WrittenDeepSpeed, AnyRangeOfATensorIsRead) {
+  for (stage = 2; stage <= 3; ++stage) {
+    write_all();
+    const DeepSpeedCheckpoint checkpoint(folder);
+    for (std::size_t tensor = 3; tensor < 6; ++tensor) {  // a, b, c
+      const Floats whole = floats_of(checkpoint, checkpoint.tensors()[tensor].name, OptimizerPart::exp_avg);
+      for (std::size_t begin = 0; begin < whole.size(); ++begin) {
+        for (std::size_t end = begin; end <= whole.size(); ++end) {
+          Floats part(end - begin);
+          checkpoint.read(tensor, OptimizerPart::exp_avg, static_cast<std::int64_t>(begin),
+                          std::as_writable_bytes(std::span(part)));
+          EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin)));
+        }
+      }
+    }
+    fs::remove_all(states());
+  }
+}
+
+TEST_F(WrittenDeepSpeed, RanksThatHaveMadeOtherNumbersOfStepsAreNamed) {
+  write_all();
+  updates = 4;
+  write_optimizer(1);
+  EXPECT_THAT(
+      error_of([&] { DeepSpeedCheckpoint(folder).progress(); }),
+      AllOf(HasSubstr("rank_1_mp_rank_00_optim_states.pt"), HasSubstr("has made 4 steps"), HasSubstr("rank 3")));
 }
 
 TEST_F(WrittenDeepSpeed, MomentsOfAnotherOptimizerAreMissed) {
