@@ -92,7 +92,9 @@ class ImportedPieces {
       const auto next = std::partition_point(origins_.begin(), origins_.end(),
                                              [&](const Origin& origin) { return origin.offset <= at; });
       const Origin& origin = *std::prev(next);
-      source_.read(origin.tensor, origin.part, static_cast<std::int64_t>((at - origin.offset) / sizeof(float)), to);
+      const std::size_t offset = at - origin.offset;
+      HEDDLE_CHECK(offset % sizeof(float) == 0);  // saving cuts between elements
+      source_.read(origin.tensor, origin.part, static_cast<std::int64_t>(offset / sizeof(float)), to);
     };
   }
 
