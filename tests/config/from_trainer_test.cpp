@@ -117,7 +117,7 @@ TEST(FromTrainer, TrlsDpoConfigIsKnown) {
   arguments["loss_type"] = {"sigmoid", "bco_pair", "sft"};
   EXPECT_THAT(error_of(arguments), HasSubstr("expected one loss"));
   arguments["loss_type"] = "exo_pair";
-  EXPECT_THAT(error_of(arguments), HasSubstr("loss_type is exo_pair; expected nll, sigmoid"));
+  EXPECT_THAT(error_of(arguments), HasSubstr("loss_type is \"exo_pair\"; expected nll, sigmoid"));
 }
 
 TEST(FromTrainer, DefaultsAreLeftOut) {

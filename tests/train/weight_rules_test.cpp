@@ -16,8 +16,8 @@ class QuantizedFile final : public WeightFiles {
   const std::map<std::string, std::string>& weight_map() const override { return map_; }
 
  private:
-  const StoredTensor matrix_ = {.name = "up_proj.weight", .dtype = DType::q4_0};
-  const StoredTensor norm_ = {.name = "norm.weight", .dtype = DType::f32};
+  const StoredTensor matrix_ = {.name = "up_proj.weight", .dtype = DType::q4_0, .shape = {1, 32}, .file = ""};
+  const StoredTensor norm_ = {.name = "norm.weight", .dtype = DType::f32, .shape = {32}, .file = ""};
   const std::map<std::string, std::string> map_;
 };
 
