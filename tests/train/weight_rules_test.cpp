@@ -18,7 +18,7 @@ class QuantizedFile final : public WeightFiles {
  private:
   const StoredTensor matrix_ = {.name = "up_proj.weight", .dtype = DType::q4_0, .shape = {1, 32}, .file = ""};
   const StoredTensor norm_ = {.name = "norm.weight", .dtype = DType::f32, .shape = {32}, .file = ""};
-  const std::map<std::string, std::string> map_;
+  const std::map<std::string, std::string> map_ = {};
 };
 
 TEST(WeightRules, AModelThatIsOnlyComputedWithStaysQuantized) {
