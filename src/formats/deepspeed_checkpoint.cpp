@@ -352,8 +352,8 @@ void DeepSpeedCheckpoint::read(std::size_t tensor, OptimizerPart part, std::int6
     std::int64_t at = 0;  // of the run's first element
     for (const auto& run : runs) {
       const std::int64_t first = std::max(begin, at), last = std::min(end, at + run.count);
-      std::byte* to = target.data() + static_cast<std::size_t>(std::max<std::int64_t>(first - begin, 0)) * size;
       if (first < last) {
+        std::byte* to = target.data() + static_cast<std::size_t>(first - begin) * size;
         if (!run.tensor.is_contiguous()) fail("{}: {} is a view", run.file->path(), run.tensor.name);
         read_run(*run.file, run.tensor, run.begin + first - at, last - first,
                  [&](std::span<const std::byte> bytes) { to = std::copy(bytes.begin(), bytes.end(), to); });
