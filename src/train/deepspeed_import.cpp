@@ -183,7 +183,7 @@ fs::path import_deepspeed_checkpoint(const DeepSpeedCheckpoint& source, const Mo
   CheckpointSave save(output_dir, state.step, pieces.list(), std::move(document), model_files(model, "", std::nullopt),
                       *group, SavedMemory{.read = pieces.reader()});
   save.write();
-  const fs::path folder = save.commit();
+  fs::path folder = save.commit();
   note("{} weights, their moments and {} updates in {} steps are in {}{}", pieces.weights(), state.updates, state.step,
        folder.string(), state.loss_scaler ? fmt::format(", and the loss scale {:g}", state.loss_scaler->scale) : "");
   note("not taken over: random streams (dropout begins anew) and the order of the rows ({} are used)",
