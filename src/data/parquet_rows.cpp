@@ -18,8 +18,7 @@ OpenParquet* load_module(const std::string& path) {
   if (function == nullptr) {
     fail(
         "{}: this program has no module for Parquet ({}); run scripts/setup --parquet and build again, or turn the "
-        "file "
-        "into .jsonl",
+        "file into .jsonl",
         path, ::dlerror());
   }
   return reinterpret_cast<OpenParquet*>(function);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "program/passes/operands.h"
 #include "program/passes/passes.h"
 
 namespace heddle {
@@ -17,16 +18,6 @@ std::uint64_t aligned(std::uint64_t bytes, std::int64_t alignment) {
 }
 
 std::int64_t alignment_of(Tier tier) { return tier == Tier::device ? kLine : kPageBytes; }
-
-template <typename Function>
-void for_each_operand(const Instruction& instruction, Function&& function) {
-  for (const int input : instruction.inputs) {
-    if (input >= 0) function(input);
-  }
-  for (const int output : instruction.outputs) {
-    if (output >= 0) function(output);
-  }
-}
 
 /// Operands of movements live until these are waited for. A queue works in order: what is waited for, and all before it
 /// on its queue, is done.

@@ -6,19 +6,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "program/passes/operands.h"
 #include "program/passes/passes.h"
 
 namespace heddle {
 namespace {
-
-template <typename Function>
-void for_each_operand(const Instruction& instruction, Function&& function) {
-  for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
-    for (const int operand : *operands) {
-      if (operand >= 0) function(operand);
-    }
-  }
-}
 
 using Uses = std::unordered_map<int, int>;  // by root: times that it is an operand
 
