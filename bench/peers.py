@@ -4,6 +4,7 @@
     bench/peers.py --rounds 3                  all works, all programs; up to an hour on two cores
     bench/peers.py --rounds 1 --only llama-15m --skip-compile
     bench/peers.py --llm_c FOLDER              beside llm.c too, built from a clone of it
+    bench/peers.py --only gpt2-124m --update FILE.json         the other works' figures stay as an earlier run wrote them
     bench/peers.py --render FILE.json --docs   only writes the table and the picture again
 
 Works: gpt2-124m, llama-15m, smollm2-135m. In each round every program trains in turn, in a process of its own, on the same random ids:
@@ -127,11 +128,17 @@ def measure(args):
     except RuntimeError as e:
         sys.exit("peers.py: %s" % e)
     programs = chosen_contenders(args)
-    document = {"date": datetime.date.today().isoformat(), "machine": machine(), "versions": versions(python),
-                "settings": {"rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "threads": args.threads, "sequence": SEQUENCE}, "workloads": {}}
+    document = {"machine": {**machine(), "threads": args.threads}, "workloads": {}}
+    if args.update:
+        with open(args.update) as f:
+            earlier = json.load(f)
+        if earlier["machine"] != document["machine"]:
+            sys.exit("peers.py: %s is of another machine or number of threads" % args.update)
+        document = earlier
+    run = {"date": datetime.date.today().isoformat(), "versions": versions(python), "rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "sequence": SEQUENCE}
     for name in args.only or WORKLOADS:
         workload = WORKLOADS[name]
-        work = document["workloads"][name] = {"title": "%s, batch %d x %d" % (workload["title"], workload["rows"], SEQUENCE), "contenders": {}}
+        work = document["workloads"][name] = {"title": "%s, batch %d x %d" % (workload["title"], workload["rows"], SEQUENCE), "run": run, "contenders": {}}
         with tempfile.TemporaryDirectory(prefix="heddle-peers-") as folder:
             write_workload(workload, args.warmup + args.steps, os.path.join(folder, "config.json"), os.path.join(folder, "rows.jsonl"))
             for r in range(args.rounds):
@@ -157,6 +164,7 @@ def main():
     parser.add_argument("--timeout", type=float, default=900, help="seconds of one program in one round")
     parser.add_argument("--output", default=os.path.join(ROOT, "build", "peers"))
     parser.add_argument("--docs", action="store_true", help="also write docs/performance.md's table and docs/images/peers.svg")
+    parser.add_argument("--update", metavar="FILE", help="an earlier peers.json of this machine, whose other works' figures stay")
     parser.add_argument("--render", metavar="FILE", help="write from an earlier peers.json, measuring nothing")
     args = parser.parse_args()
     if args.render:

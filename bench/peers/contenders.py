@@ -23,6 +23,7 @@ class Contender:
     preload: str = ""
     is_heddle: bool = False
     only: str = ""  # the one work that it knows
+    on_nvme: bool = False  # Adam's moments and the activations on disk
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Failed(Exception):
 def contenders(skip_compile, skip_bf16_peer, with_transformers, with_llm_c):
     """Heddle first; then PyTorch as it stands, compiled, and with tcmalloc for its allocations where that is installed; then llm.c."""
     found = [Contender("heddle", "Heddle", "fp32", is_heddle=True), Contender("heddle-bf16", "Heddle", "bf16", is_heddle=True),
+             Contender("heddle-nvme", "Heddle, states and activations on NVMe", "fp32", is_heddle=True, on_nvme=True),
              Contender("torch", "PyTorch, eager", "fp32")]
     if with_transformers:
         found.append(Contender("transformers", "transformers, eager", "fp32", ("--transformers",)))
@@ -48,7 +50,7 @@ def contenders(skip_compile, skip_bf16_peer, with_transformers, with_llm_c):
         found.append(Contender("torch-compile", "PyTorch, compiled", "fp32", ("--compile",)))
     tcmalloc = next(iter(glob.glob(TCMALLOC)), "")
     if tcmalloc:
-        found += [Contender(c.name + "-tcmalloc", c.label + ", tcmalloc", c.precision, c.options, tcmalloc) for c in found[2:]]
+        found += [Contender(c.name + "-tcmalloc", c.label + ", tcmalloc", c.precision, c.options, tcmalloc) for c in found if not c.is_heddle]
     if not skip_bf16_peer:
         found.append(Contender("torch-bf16", "PyTorch, eager, autocast", "bf16", ("--bf16",)))
     if with_llm_c:
@@ -98,6 +100,9 @@ def run_heddle(contender, workload, folder, steps, setup):
            "threads": setup.threads, "seed": 1, "output_dir": output, "resume_from_checkpoint": "false", **RECIPE}
     if contender.precision != "fp32":
         run[contender.precision] = True
+    if contender.on_nvme:
+        os.makedirs(os.path.join(folder, "nvme"), exist_ok=True)
+        run.update(offload_optimizer="nvme", offload_activations="nvme", nvme_path=os.path.join(folder, "nvme"))
     with open(os.path.join(folder, "run.json"), "w") as f:
         json.dump(run, f)
     _, process = run_child([setup.heddle, "train", os.path.join(folder, "run.json")], setup, folder)
@@ -108,7 +113,7 @@ def run_heddle(contender, workload, folder, steps, setup):
     with open(os.path.join(output, "plan.json")) as f:
         plan = json.load(f)
     return {"seconds": [m["step_time"] for m in lines], "losses": [m["loss"] for m in lines], "num_parameters": plan["num_parameters"],
-            "planned": plan["ranks"][0]["tiers"]["device"]["peak"], **process}
+            "planned": sum(t["peak"] for tier, t in plan["ranks"][0]["tiers"].items() if tier != "nvme"), **process}
 
 
 def run_torch(contender, workload, folder, steps, setup):

@@ -9,23 +9,23 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 GIB = 1 << 30
 
 
-def summary(contender, settings):
+def summary(contender, warmup):
     """Median and best tokens/s over all measured steps, each round's median, and the largest peak memory."""
     rounds = [r for r in contender["rounds"] if "error" not in r]
     if not rounds:
         return None
-    per_round = [median(r["tokens_per_second"][settings["warmup"]:]) for r in rounds]
-    steps = [t for r in rounds for t in r["tokens_per_second"][settings["warmup"]:]]
+    per_round = [median(r["tokens_per_second"][warmup:]) for r in rounds]
+    steps = [t for r in rounds for t in r["tokens_per_second"][warmup:]]
     return {"median": median(steps), "best": max(steps), "per_round": per_round, "peak_rss": max(r["peak_rss"] for r in rounds),
             "planned": rounds[0].get("planned")}
 
 
-def summaries(document, work):
-    found = {name: summary(c, document["settings"]) for name, c in work["contenders"].items()}
+def summaries(work):
+    found = {name: summary(c, work["run"]["warmup"]) for name, c in work["contenders"].items()}
     return {name: s for name, s in found.items() if s}
 
 
-def ratios(document, work, name, found):
+def ratios(work, name, found):
     """Against the fastest and the leanest peer: speed, its range over rounds, memory. Heddle's fp32 meets fp32 only, its bf16 whatever is best."""
     contenders, precision = work["contenders"], work["contenders"][name]["precision"]
     peers = {n: s for n, s in found.items() if not contenders[n]["is_heddle"] and (precision != "fp32" or contenders[n]["precision"] == "fp32")}
@@ -38,27 +38,33 @@ def ratios(document, work, name, found):
             "memory": own["peak_rss"] / min(s["peak_rss"] for s in peers.values())}
 
 
-def busy_elsewhere(document):
-    return [r["busy_elsewhere"] for w in document["workloads"].values() for c in w["contenders"].values() for r in c["rounds"] if "busy_elsewhere" in r]
+def busy_elsewhere(work):
+    return [r["busy_elsewhere"] for c in work["contenders"].values() for r in c["rounds"] if "busy_elsewhere" in r]
+
+
+def counted(number, noun):
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 def markdown(document):
-    m, s = document["machine"], document["settings"]
-    lines = ["Measured on %s: %s, %d threads on %d cores, %s, %.0f GiB of memory; %s." % (
-                 document["date"], m["cpu"], s["threads"], m["cores"], m["simd"], m["memory_bytes"] / GIB, ", ".join("%s %s" % v for v in document["versions"].items())),
-             "Rounds: %d; in each every program trains in turn for %d steps, after %d that do not count." % (s["rounds"], s["steps"], s["warmup"]),
-             "Meanwhile other programs used up to %.1f cores." % max(busy_elsewhere(document), default=0), "",
+    m = document["machine"]
+    lines = ["%s, %d threads on %d cores, %s, %.0f GiB of memory. In each round every program trains in turn." % (
+                 m["cpu"], m["threads"], m["cores"], m["simd"], m["memory_bytes"] / GIB)]
+    lines += ["%s: %s, %s; %s of %d steps, after %d that do not count. Meanwhile other programs used up to %.1f cores." % (
+                  w["title"], w["run"]["date"], ", ".join("%s %s" % v for v in w["run"]["versions"].items()), counted(w["run"]["rounds"], "round"), w["run"]["steps"],
+                  w["run"]["warmup"], max(busy_elsewhere(w), default=0)) for w in document["workloads"].values()]
+    lines = ["\n".join("- " + line if i else line + "\n" for i, line in enumerate(lines)), "",
              "| work | program | precision | tokens/s, median (best) | against the fastest peer (over rounds) | peak memory, GiB | planned | against the leanest peer |",
              "|---|---|---|---|---|---|---|---|"]
     for work in document["workloads"].values():
-        found = summaries(document, work)
+        found = summaries(work)
         for name, c in work["contenders"].items():
             cells = [work["title"], c["label"], c["precision"]]
             if name not in found:
                 lines.append("| %s | failed: %s | | | | |" % (" | ".join(cells), c["rounds"][-1]["error"].replace("|", "\\|")[:120]))
                 continue
             f = found[name]
-            r = ratios(document, work, name, found) if c["is_heddle"] else None
+            r = ratios(work, name, found) if c["is_heddle"] else None
             cells += ["%s (%s)" % tuple("{:,.0f}".format(v) for v in (f["median"], f["best"])), "%.2fx (%.2f-%.2f)" % (r["speed"], r["lowest"], r["highest"]) if r else "",
                       "%.2f" % (f["peak_rss"] / GIB), "%.2f" % (f["planned"] / GIB) if f["planned"] else "", "%.2fx" % r["memory"] if r else ""]
             lines.append("| " + " | ".join(cells) + " |")
@@ -75,7 +81,7 @@ def svg(document):
     room = (width - names - gap) / 2 - 75  # of a bar; the figure stands behind it
     parts, y = [], 56
     for work in document["workloads"].values():
-        found = summaries(document, work)
+        found = summaries(work)
         if not found:
             continue
         parts.append('<text x="8" y="%d" font-weight="bold">%s</text>' % (y, escaped(work["title"])))
