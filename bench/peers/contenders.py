@@ -42,7 +42,7 @@ class Failed(Exception):
 def contenders(skip_compile, skip_bf16_peer, with_transformers, with_llm_c):
     """Heddle first; then PyTorch as it stands, compiled, and with tcmalloc for its allocations where that is installed; then llm.c."""
     found = [Contender("heddle", "Heddle", "fp32", is_heddle=True), Contender("heddle-bf16", "Heddle", "bf16", is_heddle=True),
-             Contender("heddle-nvme", "Heddle, states and activations on NVMe", "fp32", is_heddle=True, on_nvme=True),
+             Contender("heddle-nvme", "Heddle, with NVMe", "fp32", is_heddle=True, on_nvme=True),
              Contender("torch", "PyTorch, eager", "fp32")]
     if with_transformers:
         found.append(Contender("transformers", "transformers, eager", "fp32", ("--transformers",)))
