@@ -9,6 +9,7 @@
 #include "config/deepspeed.h"
 #include "config/optimizer_names.h"
 #include "config/schedule_names.h"
+#include "config/trainer_arguments.h"
 #include "formats/files.h"
 
 namespace heddle {
@@ -18,9 +19,21 @@ using Kind = SourceNode::Kind;
 
 constexpr std::size_t kMostDeepSpeedBytes = std::size_t{16} << 20;
 
+/// What becomes of an argument of Hugging Face's Trainer that is no key of a run file; empty for other names.
+std::string trainer_argument_hint(std::string_view name) {
+  const auto* argument = find_trainer_argument(name);
+  if (argument == nullptr) return {};
+  const auto instead = argument->run_key.empty() ? argument->why : argument->run_key;
+  return fmt::format(
+      "; of Hugging Face's arguments, which `heddle config --from-trainer` turns into a run file; here: {}", instead);
+}
+
 [[noreturn]] void refuse_unknown_key(const std::string& where, std::string_view section, std::string_view name) {
   const auto names = run_key_names(section);
-  if (section.empty()) fail("{}: unknown key {}{}", where, name, did_you_mean(name, names));
+  if (section.empty()) {
+    const auto hint = trainer_argument_hint(name);
+    fail("{}: unknown key {}{}", where, name, hint.empty() ? did_you_mean(name, names) : hint);
+  }
   const auto nearest = nearest_name(name, names);
   fail("{}: unknown key {}.{}{}", where, section, name,
        nearest.empty() ? "" : fmt::format("; did you mean {}.{}?", section, nearest));

@@ -284,6 +284,10 @@ TEST(RunFile, EveryErrorNamesItsLine) {
   EXPECT_THAT(error_of("max_steps: 3\n\nseed: x"), StartsWith("run.yaml:3: seed is \"x\"; expected a whole number"));
   EXPECT_THAT(error_of("max_steps: 3\nmax_step: 3"),
               StartsWith("run.yaml:2: unknown key max_step; did you mean max_steps?"));
+  EXPECT_THAT(error_of("seed: 1\nsave_strategy: epoch\n"),
+              StartsWith("run.yaml:2: unknown key save_strategy; of Hugging Face's arguments, which `heddle config "
+                         "--from-trainer` turns into a run file; here: save_steps"));
+  EXPECT_THAT(error_of("push_to_hub: true\n"), HasSubstr("here: nothing is sent over the network"));
   EXPECT_THAT(error_of("seed: 1\nmax_steps: 3\nseed: 2"),
               StartsWith("run.yaml:3: seed is given twice, first at run.yaml:1"));
   EXPECT_THAT(error_of("seed: 1\nmax_steps: [1, 2\n"), StartsWith("run.yaml:"));
