@@ -227,12 +227,12 @@ class TrainerConverter {
       const auto* from = find("eval_steps") != nullptr ? "eval_steps" : "logging_steps";
       if (const auto steps = count_steps(from)) put_whole("eval_steps", *steps, *find(from), from);
     } else if (eval == "epoch") {
-      note(*find(eval_name), eval_name, "evaluation is at the end, or every eval_steps");
+      put_text("eval_strategy", eval, *find(eval_name), eval_name);
     }
 
     const auto save = strategy("save_strategy");
     if (save == "epoch" || save == "best") {
-      note(*find("save_strategy"), "save_strategy", "there is no checkpoint by {}; set save_steps", save);
+      put_text("save_strategy", save, *find("save_strategy"), "save_strategy");
     } else if (const auto steps = count_steps("save_steps"); steps && save != "no") {
       put_whole("save_steps", *steps, *find("save_steps"), "save_steps");
     }

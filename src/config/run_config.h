@@ -108,7 +108,8 @@ struct RunConfig {
   std::int64_t max_steps = -1;  // -1: num_train_epochs decides
   double num_train_epochs = 3.0;
   std::uint64_t seed = 42;
-  std::int64_t eval_steps = 0;  // 0: only where validation_file: at the end
+  std::int64_t eval_steps = 0;      // 0: only where validation_file: at the end
+  bool evaluates_by_epoch = false;  // eval_strategy: epoch
   std::int64_t logging_steps = 1, max_skipped_steps = 10;
   std::optional<double> rewind_on_spike;  // a factor of the loss's median; absent: never
   std::int64_t max_rewinds = 10, check_replicas_steps = 0;
@@ -159,6 +160,7 @@ struct RunConfig {
   std::string output_dir;
   std::int64_t save_steps = 0, save_total_limit = 0;  // 0: none / no limit
   std::int64_t save_keep_steps = 0;                   // checkpoints of multiples of it are kept; 0: none
+  bool saves_by_epoch = false, saves_best = false;    // save_strategy: epoch, best
   double save_minutes = 0, max_minutes = 0;
   bool save_async = false, save_compressed = false;
   std::string resume_from_checkpoint = "auto";  // auto, false, or a path

@@ -94,9 +94,12 @@ void RunFile::require_training_keys() const {
   }
   if (config_.train_file.empty()) fail("{}: train_file is missing", name_);
   if (config_.output_dir.empty()) fail("{}: output_dir is missing", name_);
-  if (config_.validation_file.empty() && (config_.load_best_model_at_end || config_.early_stopping_patience > 0)) {
-    fail("{}: validation_file is missing, which {} needs", name_,
-         config_.load_best_model_at_end ? "load_best_model_at_end" : "early_stopping_patience");
+  if (config_.validation_file.empty()) {
+    const auto refuse = [&](const char* key) { fail("{}: validation_file is missing, which {} needs", name_, key); };
+    if (config_.load_best_model_at_end) refuse("load_best_model_at_end");
+    if (config_.early_stopping_patience > 0) refuse("early_stopping_patience");
+    if (config_.evaluates_by_epoch) refuse("eval_strategy: epoch");
+    if (config_.saves_best) refuse("save_strategy: best");
   }
   const auto* model_key = config_.config_name.empty() ? "model_name_or_path" : "config_name";
   check_exists(config_.config_name.empty() ? config_.model_name_or_path : config_.config_name, model_key,

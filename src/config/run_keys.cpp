@@ -64,6 +64,11 @@ void put_truncation_mode(RunConfig& config, const Json& value) { config.preferen
 
 void put_skip_bad_rows(RunConfig& config, const Json& value) { config.skip_bad_rows = value == "skip"; }
 void put_train_on(RunConfig& config, const Json& value) { config.train_on_last = value == "last"; }
+void put_eval_strategy(RunConfig& config, const Json& value) { config.evaluates_by_epoch = value == "epoch"; }
+void put_save_strategy(RunConfig& config, const Json& value) {
+  config.saves_by_epoch = value == "epoch";
+  config.saves_best = value == "best";
+}
 void put_save_compression(RunConfig& config, const Json& value) { config.save_compressed = value == "zstd"; }
 void put_report_to(RunConfig& config, const Json& value) { config.report_to_tensorboard = value == "tensorboard"; }
 void put_recompute(RunConfig& config, const Json& value) {
@@ -127,6 +132,8 @@ constexpr std::array kReduction = {"ordered"sv, "fast"sv};
 constexpr std::array kQuantTypes = {"nf4"sv, "fp4"sv};
 constexpr std::array kLoraBias = {"none"sv, "all"sv, "lora_only"sv};
 constexpr std::array kSaveCompression = {"none"sv, "zstd"sv};
+constexpr std::array kEvalStrategy = {"no"sv, "steps"sv, "epoch"sv};
+constexpr std::array kSaveStrategy = {"no"sv, "steps"sv, "epoch"sv, "best"sv};
 constexpr std::array kReportTo = {"tensorboard"sv, "none"sv};
 
 constexpr std::array kModel = {
@@ -209,18 +216,22 @@ constexpr std::array kSteps = {
            "", "Rows of a micro-batch in evaluation."},
     RunKey{"eval_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::eval_steps>, "",
            "Evaluate every so many steps; 0: at the end, where there is a `validation_file`."},
+    RunKey{
+        "eval_strategy", Rule::one_of(kEvalStrategy).or_null(), "null", put_eval_strategy, "",
+        "`epoch`: evaluate at the end of each epoch; `steps`: every `eval_steps`; `no`: at the end alone; default: as "
+        "`eval_steps` says."},
     RunKey{"logging_steps", Rule::whole(1, kMostSteps), "1", put<&RunConfig::logging_steps>, "",
            "Print every so many steps."},
     RunKey{"early_stopping_patience", Rule::whole(0, kMostSteps), "0", put<&RunConfig::early_stopping_patience>, "",
-           "Stop after so many evaluations in a row without a better loss; 0: never. Needs `eval_steps`."},
+           "Stop after so many evaluations in a row without a better loss; 0: never. Needs evaluations along the way."},
     RunKey{"load_best_model_at_end", Rule::boolean(), "false", put<&RunConfig::load_best_model_at_end>, "",
-           "Export the weights of the best evaluation instead of the last. `save_steps` must be a multiple of "
-           "`eval_steps`."},
+           "Export the weights of the best evaluation instead of the last. Needs evaluations along the way, and "
+           "checkpoints of them: `save_steps` a multiple of `eval_steps`, both by `epoch`, or `save_strategy: best`."},
     RunKey{"max_skipped_steps", Rule::whole(1, kMostSteps), "10", put<&RunConfig::max_skipped_steps>, "",
            "So many skipped (non-finite) steps in a row stop the run with an error."},
     RunKey{"rewind_on_spike", Rule::above(1).or_null(), "null", put<&RunConfig::rewind_on_spike>, "",
            "A loss above this times its running median, or `max_skipped_steps`, goes back to the checkpoint before and "
-           "skips the rows since. Needs `save_steps` or `save_minutes`."},
+           "skips the rows since. Needs checkpoints along the way."},
     RunKey{"max_rewinds", Rule::whole(0, kMostSteps), "10", put<&RunConfig::max_rewinds>, "",
            "So often in a run; the next time is an error."},
     RunKey{"check_replicas_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::check_replicas_steps>, "",
@@ -357,6 +368,10 @@ constexpr std::array kOutput = {
            "Folder of the trained model, checkpoints and reports."},
     RunKey{"save_steps", Rule::whole(0, kMostSteps), "0", put<&RunConfig::save_steps>, "",
            "Checkpoint every so many steps; 0: none but at a signal."},
+    RunKey{
+        "save_strategy", Rule::one_of(kSaveStrategy).or_null(), "null", put_save_strategy, "",
+        "`epoch`: checkpoint at the end of each epoch; `best`: after each evaluation that is the best so far; `steps`: "
+        "every `save_steps`; `no`; default: as `save_steps` says."},
     RunKey{"save_minutes", Rule::number(0), "0", put<&RunConfig::save_minutes>, "",
            "Checkpoint every so many minutes; 0: never."},
     RunKey{"max_minutes", Rule::number(0), "0", put<&RunConfig::max_minutes>, "",

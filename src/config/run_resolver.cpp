@@ -233,19 +233,47 @@ class RunResolver {
     }
   }
 
+  /// A strategy and the steps beside it must agree.
+  void check_strategy(const char* strategy_key, const char* steps_key) const {
+    const auto& strategy = run_.settings.at(strategy_key);
+    const auto& steps = run_.settings.at(steps_key);
+    if (strategy.value.is_null()) return;
+    const bool has_steps = steps.value != 0;
+    if ((strategy.value == "steps") == has_steps) return;
+    fail("{}: {} is {}, {} {}; {} is {} ({})", strategy.origin, strategy_key, plain_text(strategy.value),
+         has_steps ? "which does not go with" : "which needs", steps_key, steps_key, plain_text(steps.value),
+         steps.origin);
+  }
+
   /// What goes by evaluations needs some along the way, and load_best_model_at_end checkpoints of them, as with Hugging
   /// Face's Trainer.
   void check_evaluations() const {
-    const auto& patience = run_.settings.at("early_stopping_patience");
+    check_strategy("eval_strategy", "eval_steps");
+    check_strategy("save_strategy", "save_steps");
     const auto& evals = run_.settings.at("eval_steps");
     const auto& saves = run_.settings.at("save_steps");
     const auto eval_steps = evals.value.get<std::int64_t>(), save_steps = saves.value.get<std::int64_t>();
-    if (patience.value != 0 && eval_steps == 0) {
-      fail("{}: early_stopping_patience is {}, which needs eval_steps of at least 1; it is 0 ({})", patience.origin,
-           plain_text(patience.value), evals.origin);
-    }
+    const bool by_epoch = run_.settings.at("eval_strategy").value == "epoch";
+    const auto& save_strategy = run_.settings.at("save_strategy");
+    const auto require_evaluations = [&](const char* key, const Setting& setting) {
+      if (eval_steps > 0 || by_epoch) return;
+      fail("{}: {} is {}, which needs eval_steps of at least 1 or eval_strategy: epoch; eval_steps is 0 ({})",
+           setting.origin, key, plain_text(setting.value), evals.origin);
+    };
+    const auto& patience = run_.settings.at("early_stopping_patience");
+    if (patience.value != 0) require_evaluations("early_stopping_patience", patience);
+    if (save_strategy.value == "best") require_evaluations("save_strategy", save_strategy);
     const auto& best = run_.settings.at("load_best_model_at_end");
-    if (best.value == true && (eval_steps == 0 || save_steps == 0 || save_steps % eval_steps != 0)) {
+    if (best.value != true) return;
+    require_evaluations("load_best_model_at_end", best);
+    if (save_strategy.value == "best") return;
+    if (by_epoch && save_strategy.value != "epoch") {
+      fail(
+          "{}: load_best_model_at_end needs checkpoints of its evaluations: with eval_strategy: epoch, save_strategy: "
+          "epoch or best; it is {} ({})",
+          best.origin, plain_text(save_strategy.value), save_strategy.origin);
+    }
+    if (!by_epoch && (save_steps == 0 || save_steps % eval_steps != 0)) {
       fail(
           "{}: load_best_model_at_end needs eval_steps, and save_steps that is a multiple of it; they are {} ({}) and "
           "{} ({})",
@@ -288,7 +316,9 @@ class RunResolver {
 
   void check_rewinding() const {
     const auto& rewinds = run_.settings.at("rewind_on_spike");
-    if (rewinds.value.is_null() || run_.settings.number("save_steps") > 0 || run_.settings.number("save_minutes") > 0)
+    const auto& strategy = run_.settings.at("save_strategy").value;
+    if (rewinds.value.is_null() || run_.settings.number("save_steps") > 0 || run_.settings.number("save_minutes") > 0 ||
+        strategy == "epoch" || strategy == "best")
       return;
     fail("{}: rewind_on_spike is {}, which needs checkpoints; save_steps and save_minutes are 0", rewinds.origin,
          plain_text(rewinds.value));

@@ -142,7 +142,7 @@ class Trainer {
       write_text_file(output_dir_ / "plan.json", plan_document(compiled_).dump(2) + "\n");
     }
     communicator_.barrier("the output folder");
-    const bool saves = run_.save_steps > 0 || run_.save_minutes > 0;
+    const bool saves = run_.save_steps > 0 || run_.save_minutes > 0 || run_.saves_by_epoch || run_.saves_best;
     std::optional<DType> dtype;
     if (run_.torch_dtype) dtype = dtype_from_torch(*run_.torch_dtype);
     const std::uint64_t exported = export_bytes(weights_->exported(), compiled_.parameters, dtype);
@@ -256,11 +256,14 @@ class Trainer {
       if (is_multiple(run_.check_replicas_steps)) {
         check_replicas(state_.step, *executor_, compiled_.parameters, compiled_.sharding, communicator_);
       }
-      const bool evaluates = data_.validation && (state_.step == total_steps_ || is_multiple(run_.eval_steps));
+      const bool ends_epoch = state_.schedule_step % schedule_->steps_per_epoch() == 0;
+      const bool evaluates = data_.validation && (state_.step == total_steps_ || is_multiple(run_.eval_steps) ||
+                                                  (run_.evaluates_by_epoch && ends_epoch));
       const bool is_new_best = evaluates && run_evaluation();
       // Last, so that a resume finds every line up to the checkpoint's step. A new best may lie between save_steps.
-      if ((run_.save_steps > 0 && is_over()) || is_multiple(run_.save_steps) || agreement_.saves ||
-          (run_.load_best_model_at_end && is_new_best)) {
+      if (((run_.save_steps > 0 || run_.saves_by_epoch) && is_over()) || is_multiple(run_.save_steps) ||
+          (run_.saves_by_epoch && ends_epoch) || agreement_.saves ||
+          ((run_.load_best_model_at_end || run_.saves_best) && is_new_best)) {
         save();
         saved_step = state_.step;
       }

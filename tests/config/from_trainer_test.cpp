@@ -154,8 +154,10 @@ TEST(FromTrainer, StrategiesDecideWhichStepsHold) {
       config_of({{"eval_strategy", "no"}, {"eval_steps", 5}, {"save_strategy", "no"}, {"save_steps", 500}});
   EXPECT_EQ(none.eval_steps, 0);
   EXPECT_EQ(none.save_steps, 0);
-  EXPECT_THAT(convert({{"eval_strategy", "epoch"}, {"save_strategy", "epoch"}, {"save_steps", 500}}).notes,
-              ElementsAre(HasSubstr("eval_strategy epoch"), HasSubstr("save_strategy epoch")));
+  const auto epochs = config_of({{"eval_strategy", "epoch"}, {"save_strategy", "epoch"}, {"save_steps", 500}});
+  EXPECT_TRUE(epochs.evaluates_by_epoch && epochs.saves_by_epoch);
+  EXPECT_EQ(epochs.save_steps, 0);
+  EXPECT_TRUE(config_of({{"evaluation_strategy", "epoch"}, {"save_strategy", "best"}}).saves_best);
   EXPECT_THAT(error_of({{"save_steps", 0.1}}), HasSubstr("save_steps is 0.1, a part of all steps"));
 }
 

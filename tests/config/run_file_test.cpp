@@ -140,10 +140,27 @@ TEST(RunFile, WhatGoesByEvaluationsNeedsThem) {
   EXPECT_THAT(error_of(best + "save_steps: 4"), HasSubstr("0 (default)"));
   EXPECT_THAT(error_of("early_stopping_patience: 3"),
               HasSubstr("early_stopping_patience is 3, which needs eval_steps"));
+  EXPECT_THAT(error_of("save_strategy: best"), HasSubstr("save_strategy is best, which needs eval_steps"));
+  EXPECT_THAT(error_of(best + "eval_strategy: epoch"), HasSubstr("save_strategy: epoch or best; it is null (default)"));
+  EXPECT_EQ(error_of(best + "eval_strategy: epoch\nsave_strategy: epoch\nearly_stopping_patience: 2"), "accepted");
+  EXPECT_EQ(error_of(best + "eval_steps: 3\nsave_strategy: best"), "accepted");
   const RunFile run = parse(best + "eval_steps: 4\nsave_steps: 8\nearly_stopping_patience: 3");
   EXPECT_EQ(unsupported_of(run), "");
   EXPECT_TRUE(run.config().load_best_model_at_end);
   EXPECT_EQ(run.config().early_stopping_patience, 3);
+}
+
+TEST(RunFile, AStrategyAgreesWithTheStepsBesideIt) {
+  EXPECT_EQ(error_of("eval_strategy: epoch\neval_steps: 5"),
+            "run.yaml:1: eval_strategy is epoch, which does not go with eval_steps; eval_steps is 5 (run.yaml:2)");
+  EXPECT_EQ(error_of("save_strategy: steps"),
+            "run.yaml:1: save_strategy is steps, which needs save_steps; save_steps is 0 (default)");
+  EXPECT_THAT(error_of("save_strategy: no\nsave_steps: 5"), HasSubstr("does not go with save_steps"));
+  EXPECT_TRUE(parse("eval_strategy: epoch").config().evaluates_by_epoch);
+  EXPECT_TRUE(parse("save_strategy: epoch").config().saves_by_epoch);
+  EXPECT_TRUE(parse("eval_steps: 2\nsave_strategy: best").config().saves_best);
+  const auto steps = parse("eval_strategy: steps\neval_steps: 2\nsave_strategy: no").config();
+  EXPECT_FALSE(steps.evaluates_by_epoch || steps.saves_by_epoch || steps.saves_best);
 }
 
 TEST(RunFile, RewindingNeedsCheckpointsAndAFactorAboveOne) {
@@ -284,9 +301,9 @@ TEST(RunFile, EveryErrorNamesItsLine) {
   EXPECT_THAT(error_of("max_steps: 3\n\nseed: x"), StartsWith("run.yaml:3: seed is \"x\"; expected a whole number"));
   EXPECT_THAT(error_of("max_steps: 3\nmax_step: 3"),
               StartsWith("run.yaml:2: unknown key max_step; did you mean max_steps?"));
-  EXPECT_THAT(error_of("seed: 1\nsave_strategy: epoch\n"),
-              StartsWith("run.yaml:2: unknown key save_strategy; of Hugging Face's arguments, which `heddle config "
-                         "--from-trainer` turns into a run file; here: save_steps"));
+  EXPECT_THAT(error_of("seed: 1\nlogging_strategy: epoch\n"),
+              StartsWith("run.yaml:2: unknown key logging_strategy; of Hugging Face's arguments, which `heddle config "
+                         "--from-trainer` turns into a run file; here: logging_steps"));
   EXPECT_THAT(error_of("push_to_hub: true\n"), HasSubstr("here: nothing is sent over the network"));
   EXPECT_THAT(error_of("seed: 1\nmax_steps: 3\nseed: 2"),
               StartsWith("run.yaml:3: seed is given twice, first at run.yaml:1"));

@@ -120,6 +120,43 @@ TEST_F(BestModel, TheBestOutlivesTheLimitAndLiesBetweenSaves) {
   EXPECT_EQ(read_file(out / "model.safetensors"), read_file(every / "model.safetensors"));
 }
 
+TEST_F(BestModel, EpochsMayDecideWhenToEvaluateAndToSave) {
+  // 8 rows, 3 a step: epochs end with steps 3, 6, ...
+  const Json by_epoch = {{"per_device_train_batch_size", 3},
+                         {"gradient_accumulation_steps", 1},
+                         {"eval_steps", 0},
+                         {"eval_strategy", "epoch"},
+                         {"save_steps", 0},
+                         {"save_strategy", "epoch"},
+                         {"early_stopping_patience", 0}};
+  const auto with = [&](Json changes) {
+    Json all = by_epoch;
+    all.update(changes);
+    return all;
+  };
+  const fs::path epochs = train_as("epochs", with({{"max_steps", -1}, {"num_train_epochs", 3}}));
+  const auto losses = evaluations(epochs);
+  ASSERT_EQ(losses.size(), 3u);
+  EXPECT_TRUE(losses.contains(3) && losses.contains(6) && losses.contains(9));
+  EXPECT_THAT(checkpoint_steps(epochs), testing::UnorderedElementsAre(3, 6, 9));
+  EXPECT_EQ(read_file(epochs / "model.safetensors"), exported(epochs, step_of_least(losses)));
+
+  const fs::path cut = train_as("cut", with({{"max_steps", 4}}));
+  EXPECT_THAT(checkpoint_steps(cut), testing::UnorderedElementsAre(3, 4));
+  EXPECT_EQ(evaluations(cut).size(), 2u);
+
+  const fs::path best =
+      train_as("best", with({{"max_steps", 24}, {"save_strategy", "best"}, {"load_best_model_at_end", false}}));
+  std::vector<std::int64_t> new_bests;
+  double least = INFINITY;
+  for (const auto& [step, loss] : evaluations(best)) {
+    if (loss < least) new_bests.push_back(step);
+    least = std::min(least, loss);
+  }
+  ASSERT_LT(new_bests.size(), evaluations(best).size());
+  EXPECT_THAT(checkpoint_steps(best), testing::UnorderedElementsAreArray(new_bests));
+}
+
 TEST_F(BestModel, AResumedRunStopsAtTheSameStepWithTheSameBits) {
   const fs::path straight = train_as("straight", {});
   const auto losses = evaluations(straight);
