@@ -139,7 +139,8 @@ struct RunConfig {
   int zero_stage = 0;                                         // 0..3
   ZeroOptions zero;
   OffloadDevice offload_optimizer = OffloadDevice::none, offload_param = OffloadDevice::none,
-                offload_activations = OffloadDevice::none;
+                offload_gradients = OffloadDevice::none,  // none: cpu, wherever the optimizer is offloaded
+      offload_activations = OffloadDevice::none;
   std::string nvme_path;  // folder of what goes to nvme
   AioOptions aio;
   // layout

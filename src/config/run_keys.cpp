@@ -128,6 +128,7 @@ constexpr std::array kLossTypes = {"nll"sv, "sigmoid"sv, "hinge"sv, "ipo"sv, "ro
 constexpr std::array kTruncationModes = {"keep_start"sv, "keep_end"sv};
 constexpr std::array kRecompute = {"none"sv, "selective"sv, "full"sv, "auto"sv};
 constexpr std::array kOffload = {"none"sv, "cpu"sv, "nvme"sv};
+constexpr std::array kOffloadGradients = {"cpu"sv, "nvme"sv};
 constexpr std::array kReduction = {"ordered"sv, "fast"sv};
 constexpr std::array kQuantTypes = {"nf4"sv, "fp4"sv};
 constexpr std::array kLoraBias = {"none"sv, "all"sv, "lora_only"sv};
@@ -299,6 +300,10 @@ constexpr std::array kMemory = {
            "What ranks share: 1 optimizer states, 2 also gradients, 3 also weights."},
     RunKey{"offload_optimizer", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_optimizer>, "",
            "Tier of optimizer states and master weights."},
+    RunKey{"offload_gradients", Rule::one_of(kOffloadGradients).or_null(), "null",
+           put_offload<&RunConfig::offload_gradients>, "",
+           "Tier of gradients beside `offload_optimizer`; default: cpu. `nvme` goes with an optimizer there, and with "
+           "several ranks at `zero_stage` 2 or 3."},
     RunKey{"offload_param", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_param>, "",
            "Tier of weights, which come to the device for each unit; with several ranks at `zero_stage: 3`."},
     RunKey{"offload_activations", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_activations>, "",

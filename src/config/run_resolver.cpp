@@ -358,6 +358,13 @@ class RunResolver {
   }
 
   void check_offload() const {
+    const auto& gradients = run_.settings.at("offload_gradients");
+    const auto& optimizer = run_.settings.at("offload_optimizer");
+    if (gradients.value == "nvme" ? optimizer.value != "nvme" : gradients.is_set && optimizer.value == "none") {
+      fail("{}: offload_gradients is {}, and offload_optimizer is {} ({}); expected {}", gradients.origin,
+           plain_text(gradients.value), plain_text(optimizer.value), optimizer.origin,
+           gradients.value == "nvme" ? "nvme" : "cpu or nvme");
+    }
     if (run_.settings.at("nvme_path").is_set) return;
     for (const auto* key : {"offload_optimizer", "offload_param", "offload_activations"}) {
       const auto& setting = run_.settings.at(key);

@@ -22,8 +22,8 @@ struct Change {
   std::function<void(RunConfig&)> apply;
 };
 
-/// All that the run has not chosen already and that saves memory beside what it has.
-std::vector<Change> changes_of(const RunConfig& run, const Device& device) {
+/// All that the run has not chosen already and that saves memory beside what it has; what is offloaded goes to `place`.
+std::vector<Change> changes_of(const RunConfig& run, const Device& device, OffloadDevice place) {
   using Aspect = Change::Aspect;
   std::vector<Change> changes;
   for (const auto& [name, mode] : {std::pair{"selective", Recompute::selective}, std::pair{"full", Recompute::full}}) {
@@ -37,10 +37,17 @@ std::vector<Change> changes_of(const RunConfig& run, const Device& device) {
                          r.zero_stage = stage;
                        }});
   }
+  const char* place_name = place == OffloadDevice::nvme ? "nvme" : "cpu";
   const auto offload = [&](Aspect aspect, const char* key, OffloadDevice RunConfig::*member) {
-    if (run.*member != OffloadDevice::none) return;
-    changes.push_back({aspect, {{key, "cpu"}}, [member](RunConfig& r) { r.*member = OffloadDevice::cpu; }});
+    if (run.*member >= place) return;
+    changes.push_back({aspect, {{key, place_name}}, [member, place](RunConfig& r) { r.*member = place; }});
   };
+  if (place == OffloadDevice::nvme && run.offload_gradients != place) {
+    Settings settings = {{"offload_gradients", place_name}};
+    if (run.offload_optimizer != place) settings.insert(settings.begin(), {"offload_optimizer", place_name});
+    changes.push_back({Aspect::optimizer, std::move(settings),
+                       [place](RunConfig& r) { r.offload_optimizer = r.offload_gradients = place; }});
+  }
   offload(Aspect::optimizer, "offload_optimizer", &RunConfig::offload_optimizer);
   offload(Aspect::activations, "offload_activations", &RunConfig::offload_activations);
   offload(Aspect::parameters, "offload_param", &RunConfig::offload_param);
@@ -76,8 +83,8 @@ using Combination = std::vector<std::size_t>;  // indices of changes, ascending
 
 class FitSearch {
  public:
-  FitSearch(const RunConfig& run, const CompileVariant& compile, Fit& fit)
-      : run_(run), compile_(compile), fit_(fit), changes_(changes_of(run, fit.device)) {}
+  FitSearch(const RunConfig& run, const CompileVariant& compile, OffloadDevice place, Fit& fit)
+      : run_(run), compile_(compile), fit_(fit), changes_(changes_of(run, fit.device, place)) {}
 
   void find_alternatives() {
     std::vector<Combination> open = {{}};
@@ -243,7 +250,11 @@ Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& 
   fit.limits = limits;
   fit.run = compile_alternative(run, compile, device);
   fit.smallest = fit.run;
-  if (!fit.fits()) FitSearch(run, compile, fit).find_alternatives();
+  for (const auto place : {OffloadDevice::cpu, OffloadDevice::nvme}) {
+    const bool lacks_total = fit.run.peak + fit.run.host_peak > limits.total;
+    if (fit.fits() || !fit.alternatives.empty() || (place == OffloadDevice::cpu && lacks_total)) continue;
+    FitSearch(run, compile, place, fit).find_alternatives();
+  }
   find_largest_batch(run, compile, most_rows, fit);
   return fit;
 }

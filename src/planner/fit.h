@@ -42,6 +42,7 @@ struct Fit {
 };
 
 /// Changes one setting, else two, else three at a time; a combination in which a smaller one fits already is left out.
+/// What is offloaded goes to host memory, or to nvme, where host and device memory together are too little for that.
 /// Where `recompute` is among those that fit, `compile` is asked for `auto` too, which it has to decide.
 /// The batch size is found by bisection up to `most_rows`, as memory grows with it.
 Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& device, const MemoryLimits& limits,

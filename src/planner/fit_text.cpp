@@ -68,9 +68,11 @@ std::string fit_text(const Fit& fit) {
   }
   if (fits) return text;
   if (fit.alternatives.empty()) {
+    const std::uint64_t host = fit.smallest.host_peak;
     return text +
-           fmt::format("nothing that was tried makes it fit ({} alternatives); the least is {} with {}\n", fit.tried,
+           fmt::format("nothing that was tried makes it fit ({} alternatives); the least is {}{} with {}\n", fit.tried,
                        format_bytes(fit.smallest.peak),
+                       host > 0 ? fmt::format(" and {} on host", format_bytes(host)) : "",
                        fit.smallest.settings.empty() ? "the run as it is" : settings_text(fit.smallest.settings));
   }
   text += fmt::format("what would make it fit: peak, and time on top of a step's {:.3g} s (by a roofline)\n",

@@ -152,10 +152,18 @@ Offload offload_of(const RunConfig& run) {
   constexpr std::array kTiers = {Tier::device, Tier::host, Tier::nvme};
   const auto tier = [&](OffloadDevice device) { return kTiers[static_cast<std::size_t>(device)]; };
   // Gradients go to host memory with the optimizer, which reads them there; where ranks hold them whole, they stay.
-  const bool moves_gradients = run.offload_optimizer != OffloadDevice::none && (run.ranks == 1 || run.zero_stage >= 2);
+  const bool are_whole = run.ranks > 1 && run.zero_stage < 2;
+  const bool moves_gradients = run.offload_optimizer != OffloadDevice::none && !are_whole;
+  if (run.offload_gradients == OffloadDevice::nvme && are_whole) {
+    fail(
+        "offload_gradients is nvme, and {} ranks at zero_stage {} hold the gradients whole; expected zero_stage 2 or 3",
+        run.ranks, run.zero_stage);
+  }
   return {.parameters = tier(run.offload_param),
           .optimizer = tier(run.offload_optimizer),
-          .gradients = moves_gradients ? Tier::host : Tier::device,
+          .gradients = !moves_gradients                               ? Tier::device
+                       : run.offload_gradients == OffloadDevice::nvme ? Tier::nvme
+                                                                      : Tier::host,
           .activations = tier(run.offload_activations)};
 }
 
@@ -187,7 +195,8 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   Offload moved = offload_of(run);
   moved.resident_units = std::move(activations.stay);
   compiled.block_activations = run.block_activations;
-  shard(step, compiled.sharding, moved.gradients);
+  shard(step, compiled.sharding, moved.gradients == Tier::nvme ? Tier::host : moved.gradients);
+  if (moved.gradients == Tier::nvme) swap_gradients(step, compiled.parameters, compiled.sharding);
   offload(step, moved);
   compiled.micro_batch = append(compiled, std::move(step));
   compiled.norm = append(compiled, make_norm_program(compiled.parameters, compiled.sharding, moved));

@@ -46,10 +46,10 @@ void require_fit(const MemoryPlan& plan, const MemoryLimits& limits, const RunCo
          advice(run), run.offload_optimizer == OffloadDevice::none ? ", and offload_optimizer: cpu" : "");
   }
   const std::string host = plan.host.peak > 0 ? fmt::format(" and {} on host", format_bytes(plan.host.peak)) : "";
-  fail("{} needs {} on device{}{}, {} are there ({}): {} bytes are missing; {}, and offload to nvme", who,
-       format_bytes(plan.device.peak), host, least, format_bytes(limits.total),
-       limits.total_key.empty() ? "available memory" : limits.total_key,
-       plan.device.peak + plan.host.peak - limits.total, advice(run));
+  fail("{} needs {} on device{}{}, {} are there ({}): {} bytes are missing; {}{}", who, format_bytes(plan.device.peak),
+       host, least, format_bytes(limits.total), limits.total_key.empty() ? "available memory" : limits.total_key,
+       plan.device.peak + plan.host.peak - limits.total, advice(run),
+       run.offload_gradients == OffloadDevice::nvme ? "" : ", and offload_optimizer and offload_gradients: nvme");
 }
 
 }  // namespace heddle

@@ -449,6 +449,15 @@ TEST(RunFile, NvmeNeedsAFolder) {
   }
 }
 
+TEST(RunFile, GradientsFollowTheOptimizer) {
+  EXPECT_EQ(error_of("offload_gradients: nvme\noffload_optimizer: cpu"),
+            "run.yaml:1: offload_gradients is nvme, and offload_optimizer is cpu (run.yaml:2); expected nvme");
+  EXPECT_THAT(error_of("offload_gradients: cpu"),
+              HasSubstr("offload_optimizer is none (default); expected cpu or nvme"));
+  EXPECT_EQ(error_of("{offload_gradients: nvme, offload_optimizer: nvme, nvme_path: swap}"), "accepted");
+  EXPECT_EQ(error_of("{offload_gradients: cpu, offload_optimizer: nvme, nvme_path: swap}"), "accepted");
+}
+
 TEST(RunFile, RanksAreSharedEvenly) {
   EXPECT_THAT(error_of("{ranks: 6, tensor_parallel: 2, pipeline_parallel: 2}"),
               AllOf(HasSubstr("ranks is 6"), HasSubstr("tensor_parallel 2"), HasSubstr("pipeline_parallel 2")));

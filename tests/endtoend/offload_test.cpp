@@ -1,6 +1,8 @@
 // Offload changes where bytes lie, not what is computed.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "small_run.h"
 #include "train/trainer.h"
 
@@ -78,6 +80,31 @@ TEST_P(OffloadRun, GivesTheBitsOfThePlainRunOverRanks) {
     for (const char* key : {"offload_optimizer", "offload_param", "offload_activations"}) all[key] = place;
     EXPECT_EQ(train_with(all), reference) << all.dump();
   }
+}
+
+TEST_P(OffloadRun, GradientsOnNvmeGiveTheBitsOfThePlainRun) {
+  const Json swapped = {{"offload_optimizer", "nvme"}, {"offload_gradients", "nvme"}};
+  // muon and adafactor take the gradient as a whole; 3 ranks make micro-batches that are not the same for all.
+  for (const Json& plain :
+       {Json{{"gradient_accumulation_steps", 1}}, Json{{"gradient_accumulation_steps", 6}, {"bf16", true}},
+        Json{{"optim", "muon"}}, Json{{"optim", "adafactor"}}}) {
+    const Outcome reference = train_with(plain);
+    Json changes = plain;
+    changes.update(swapped);
+    EXPECT_EQ(train_with(changes), reference) << changes.dump();
+    EXPECT_EQ(held("host", "gradients") + held("device", "gradients"), 0);
+    EXPECT_GT(held("nvme", "gradients"), 0);
+  }
+  const Outcome reference = train_with({{"gradient_accumulation_steps", 6}});
+  for (const int stage : {2, 3}) {
+    Json changes = {{"gradient_accumulation_steps", 2}, {"ranks", 3}, {"zero_stage", stage}};
+    changes.update(swapped);
+    EXPECT_EQ(train_with(changes), reference) << changes.dump();
+  }
+  Json whole = {{"ranks", 2}, {"zero_stage", 1}};
+  whole.update(swapped);
+  EXPECT_THAT([&] { train_with(whole); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("expected zero_stage 2 or 3")));
 }
 
 TEST_P(OffloadRun, GoesOnFromACheckpointOfTheNvmeTier) {

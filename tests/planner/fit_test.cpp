@@ -7,6 +7,8 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,7 +35,7 @@ CompiledRun compile_formula(const RunConfig& run) {
   if (run.tiled_mlp) row -= 1;
   compiled.plan.device.peak =
       static_cast<std::uint64_t>((is_offloaded ? 200 : 1000) + row * run.per_device_train_batch_size);
-  compiled.plan.host.peak = is_offloaded ? 800 : 0;
+  compiled.plan.host.peak = run.offload_optimizer == OffloadDevice::cpu ? 800 : 0;
   return compiled;
 }
 
@@ -122,10 +124,19 @@ TEST(Fit, NamesTheLeastWhereNothingFits) {
 TEST(Fit, HostMemoryIsNoGainWhereTheDeviceIsTheHost) {
   Device cpu;
   cpu.is_host = true;
-  cpu.memory = 999;  // offloaded, the run needs 600 and 800
-  EXPECT_TRUE(fit_into(999, cpu).alternatives.empty());
-  cpu.memory = 1400;
-  EXPECT_FALSE(fit_into(999, cpu).alternatives.empty());
+  const auto offloads = [&](std::uint64_t memory) {
+    cpu.memory = memory;
+    std::set<std::string> places;
+    for (const Settings& settings : settings_of(fit_into(999, cpu))) {
+      for (const auto& [key, value] : settings) {
+        if (key.starts_with("offload")) places.insert(key + " " + value);
+      }
+    }
+    return places;
+  };
+  // Offloaded, the run needs 600 and 800 elsewhere.
+  EXPECT_EQ(offloads(1400), (std::set<std::string>{"offload_optimizer cpu"}));
+  EXPECT_EQ(offloads(1399), (std::set<std::string>{"offload_optimizer nvme", "offload_gradients nvme"}));
 }
 
 TEST(StepCost, ATransferTakesItsBytesOverTheLink) {

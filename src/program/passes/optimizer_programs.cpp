@@ -43,14 +43,16 @@ class OptimizerProgram {
 
  private:
   void append(const Parameter& parameter, int weight) {
-    const int gradient = made_.gradient(parameter);
+    const OptimizerKind kind = kind_for(settings_, parameter);
+    const bool is_whole = kind == OptimizerKind::muon || kind == OptimizerKind::adafactor;
+    if (is_whole) update_.finish();
+    const int gradient = is_whole ? made_.gradient_in_memory(parameter) : made_.gradient(parameter);
     std::vector<Updated> updated = {{weight}, {master(parameter)}};
     std::vector<int> states;
     for (const auto& state : optimizer_states(settings_, parameter)) {
       states.push_back(made_.state(parameter, state));
       updated.push_back({states.back(), state.covered});
     }
-    const OptimizerKind kind = kind_for(settings_, parameter);
     if (kind == OptimizerKind::muon) return append_muon(parameter, gradient, states, updated);
     if (kind == OptimizerKind::adafactor) return append_adafactor(parameter, gradient, states, updated);
     const bool is_muons_adamw = settings_.kind == OptimizerKind::muon;
@@ -94,7 +96,6 @@ class OptimizerProgram {
   /// of the tensor as a whole.
   void append_adafactor(const Parameter& parameter, int gradient, const std::vector<int>& states,
                         const std::vector<Updated>& updated) {
-    update_.finish();
     const int whole = made_.gathered_gradient(gradient, parameter);
     const Shape& shape = parameter.shape;
     const bool is_factored = shape.rank() >= 2;

@@ -47,7 +47,7 @@ void tile_mlp(StepProgram& program, std::int64_t tokens);
 struct Offload {
   Tier parameters = Tier::device;
   Tier optimizer = Tier::device;  ///< optimizer states and master weights
-  Tier gradients = Tier::device;  ///< device or host; see shard()
+  Tier gradients = Tier::device;  ///< nvme: by swap_gradients(), and shard() puts them into host memory
   Tier activations = Tier::device;
   std::vector<bool> resident_units = {};  ///< by unit: its activations stay on the device all the same; empty: none's
 };
@@ -62,6 +62,11 @@ struct Offload {
 ///
 /// What gathers gradients may lie in another tier (not where ranks hold them whole): then, too, they are made apart.
 void shard(StepProgram& program, const Sharding& sharding, Tier gradients = Tier::device);
+
+/// Moves each gradient to the nvme tier as soon as a micro-batch has added to it, and back to be added to: in host
+/// memory are those under way. The sums of their squares are made meanwhile, so that the norm need not read them again.
+/// Runs after shard() has put them into host memory; changes no bit.
+void swap_gradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding);
 
 /// Moves weights, and activations that the backward needs, to another tier. Weights come to the device for each unit
 /// that uses them; activations leave it after their last use in the forward and come back before their first in the

@@ -84,6 +84,23 @@ int UpdateProgram::gradient(const Parameter& parameter) {
       offload_.gradients);
 }
 
+int UpdateProgram::gradient_in_memory(const Parameter& parameter) {
+  const int far = gradient(parameter);
+  if (program.at(far).tier != Tier::nvme) return far;
+  Buffer staged = program.at(far);
+  staged.label += " staged";
+  staged.buffer_class = BufferClass::workspace;
+  staged.tier = Tier::host;
+  staged.is_persistent = false;
+  const int near = program.add(std::move(staged));
+  auto& fetch = append("transfer", Queue::transfer);
+  fetch.inputs = {far};
+  fetch.outputs = {near};
+  append("wait", Queue::compute).inputs = {near};
+  const Partition partition = sharding_.partition(parameter.shape.elements());
+  return view(near, 0, sharding_.shards_gradients() ? partition.piece() : partition.elements);
+}
+
 int UpdateProgram::move(int root, Tier tier) {
   Buffer& buffer = program.at(root);
   buffer.tier = tier;
@@ -165,7 +182,8 @@ int UpdateProgram::gathered_gradient(int root, const Parameter& parameter) {
 void UpdateOfPieces::append(std::string_view operation, const Parameter& parameter, int gradient, int factor,
                             const std::vector<Updated>& updated, const Attributes& attributes) {
   const auto is_far = [&](const Updated& u) { return u.id >= 0 && made_.program.at(u.id).tier == Tier::nvme; };
-  const bool streams = std::any_of(updated.begin(), updated.end(), is_far);
+  const bool reads_far = is_far({gradient});
+  const bool streams = reads_far || std::any_of(updated.begin(), updated.end(), is_far);
   const std::int64_t count = made_.program.at(gradient).type.shape.elements();
   const std::int64_t planned = made_.planned_elements(parameter);
   for (std::int64_t begin = 0; begin < planned; begin += streams ? kPiece : planned) {
@@ -183,7 +201,13 @@ void UpdateOfPieces::append(std::string_view operation, const Parameter& paramet
                                     : made_.view(u.id, std::min(first, elements_of(u.id)), elements));
       }
     }
-    const int of_gradient = streams ? made_.view(gradient, std::min(begin, count), size) : gradient;
+    piece.changed = piece.far.size();
+    int of_gradient = gradient;
+    if (reads_far) {
+      of_gradient = stage(gradient, begin, size, room, piece);
+    } else if (streams) {
+      of_gradient = made_.view(gradient, std::min(begin, count), size);
+    }
     fetch(piece);
     finish_update();
     std::vector<int> inputs = {of_gradient};
@@ -224,12 +248,15 @@ void UpdateOfPieces::finish_update() {
   if (!now.piece.near.empty()) made_.append("wait", Queue::compute).inputs = now.piece.near;
   append_instruction(made_.program, find_operation(now.operation), now.inputs, now.attributes, now.outputs, 0,
                      Phase::update);
-  if (now.piece.near.empty()) return;
+  if (now.piece.changed == 0) return;
+  const auto first = [&](const std::vector<int>& ids) {
+    return std::vector<int>(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(now.piece.changed));
+  };
   auto& store = made_.append("transfer", Queue::transfer);
-  store.inputs = now.piece.near;
-  store.outputs = now.piece.far;
+  store.inputs = first(now.piece.near);
+  store.outputs = first(now.piece.far);
   wait_for_store();
-  stored_ = now.piece.near;
+  stored_ = first(now.piece.near);
 }
 
 void UpdateOfPieces::wait_for_store() {

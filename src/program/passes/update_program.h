@@ -39,6 +39,8 @@ class UpdateProgram {
 
   /// The root of a gradient.
   int gradient(const Parameter& parameter);
+  /// The same in memory: fetched, where it lies in the nvme tier, into a buffer that lives while it is used.
+  int gradient_in_memory(const Parameter& parameter);
 
   /// Puts a root on another tier; on nvme with room for transfers of whole pages. Before views are taken of it.
   int move(int root, Tier tier);
@@ -73,9 +75,9 @@ struct Updated {
   std::int64_t covered = 1;
 };
 
-/// Appends elementwise updates. What lies in the nvme tier is updated a piece at a time in host memory: the next piece
-/// is fetched, and the last one stored, while one is updated. An instruction stands in the program once the next update
-/// is appended, or at finish().
+/// Appends elementwise updates. What lies in the nvme tier is read and updated a piece at a time in host memory: the
+/// next piece is fetched, and the last one stored, while one is updated. An instruction stands in the program once the
+/// next update is appended, or at finish().
 class UpdateOfPieces {
  public:
   explicit UpdateOfPieces(UpdateProgram& made) : made_(made) {}
@@ -88,6 +90,7 @@ class UpdateOfPieces {
  private:
   struct Piece {
     std::vector<int> far, near;  // views in the nvme tier, and where they are updated
+    std::size_t changed = 0;     // of these, the first that go back
   };
   struct Pending {
     std::string_view operation;
