@@ -23,7 +23,7 @@ class Contender:
     preload: str = ""
     is_heddle: bool = False
     only: str = ""  # the one work that it knows
-    on_nvme: bool = False  # Adam's moments and the activations on disk
+    on_nvme: tuple = ()  # what lies on disk: keys of the run file
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,9 @@ class Failed(Exception):
 def contenders(skip_compile, skip_bf16_peer, with_transformers, with_llm_c):
     """Heddle first; then PyTorch as it stands, compiled, and with tcmalloc for its allocations where that is installed; then llm.c."""
     found = [Contender("heddle", "Heddle", "fp32", is_heddle=True), Contender("heddle-bf16", "Heddle", "bf16", is_heddle=True),
-             Contender("heddle-nvme", "Heddle, with NVMe", "fp32", is_heddle=True, on_nvme=True),
+             Contender("heddle-nvme", "Heddle, states on NVMe", "fp32", is_heddle=True, on_nvme=("offload_optimizer", "offload_activations")),
+             Contender("heddle-all-nvme", "Heddle, all on NVMe", "fp32", is_heddle=True,
+                       on_nvme=("offload_optimizer", "offload_gradients", "offload_param", "offload_activations")),
              Contender("torch", "PyTorch, eager", "fp32")]
     if with_transformers:
         found.append(Contender("transformers", "transformers, eager", "fp32", ("--transformers",)))
@@ -102,7 +104,7 @@ def run_heddle(contender, workload, folder, steps, setup):
         run[contender.precision] = True
     if contender.on_nvme:
         os.makedirs(os.path.join(folder, "nvme"), exist_ok=True)
-        run.update(offload_optimizer="nvme", offload_activations="nvme", nvme_path=os.path.join(folder, "nvme"))
+        run.update({key: "nvme" for key in contender.on_nvme}, nvme_path=os.path.join(folder, "nvme"))
     with open(os.path.join(folder, "run.json"), "w") as f:
         json.dump(run, f)
     _, process = run_child([setup.heddle, "train", os.path.join(folder, "run.json")], setup, folder)

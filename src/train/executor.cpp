@@ -212,8 +212,15 @@ TensorView Executor::persistent(std::string_view label) const {
   return found;
 }
 
+void Executor::filled(std::span<const std::byte> memory) {
+  constexpr std::uint64_t kMost = std::uint64_t{16} << 20;
+  if (!is_swapped(memory)) return;
+  const std::uint64_t before = filled_bytes_.fetch_add(memory.size());
+  if (before / kMost != (before + memory.size()) / kMost) swap_.drop_mapped();
+}
+
 void Executor::read(std::span<const std::byte> from, std::span<std::byte> to) const {
-  if (swap_.bytes() > 0 && from.data() >= swap_.mapped() && from.data() < swap_.mapped() + swap_.bytes()) {
+  if (is_swapped(from)) {
     swap_.read(static_cast<std::uint64_t>(from.data() - swap_.mapped()), to);
   } else {
     std::memcpy(to.data(), from.data(), from.size());

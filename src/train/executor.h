@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -42,6 +43,9 @@ class Executor {
   TensorView persistent(std::string_view label) const;
   bool has_persistent(std::string_view label) const;
   void release_nvme() { swap_.drop_mapped(); }
+  /// Whoever fills persistent buffers one after another says so of each part, by any thread: of the nvme tier's mapping
+  /// no more than some MiB then stay in memory.
+  void filled(std::span<const std::byte> memory);
 
   /// Copies what a view of a persistent buffer shows, of the nvme tier without its mapping. Also while a program runs,
   /// by any thread; what the program changes meanwhile is the caller's business.
@@ -94,8 +98,13 @@ class Executor {
   BoundMovement bind_movement(const StepProgram& program, const Instruction& instruction) const;
   void run_movement(Bound& bound, const Step& step, const Scalars& scalars);
 
+  bool is_swapped(std::span<const std::byte> memory) const {
+    return swap_.bytes() > 0 && memory.data() >= swap_.mapped() && memory.data() < swap_.mapped() + swap_.bytes();
+  }
+
   Arena device_, host_;
   SwapFile swap_;
+  std::atomic<std::uint64_t> filled_bytes_ = 0;
   Scratch scratch_;
   std::span<std::byte> save_buffers_;
   SnapshotGuard* guard_ = nullptr;

@@ -63,6 +63,10 @@ HeldState held_state(const Executor& executor, const Parameter& parameter, const
 
 }  // namespace
 
+std::span<std::byte> bytes_of(const TensorView& view) {
+  return {view.as<std::byte>(), static_cast<std::size_t>(view.elements()) * dtype_bytes(view.dtype)};
+}
+
 LocalTensor local_weight(const Executor& executor, const Parameter& parameter, const Sharding& sharding) {
   const std::int64_t elements = parameter.held_elements();
   return held(executor, parameter.name, elements, sharding.shards_weight(elements), sharding);

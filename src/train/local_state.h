@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,9 @@ struct LocalTensor {
   TensorView values;  ///< one axis of end - begin elements
   std::int64_t begin = 0, end = 0;
 };
+
+/// Of a type that is not quantized.
+std::span<std::byte> bytes_of(const TensorView& view);
 
 /// The weight as the products read it: whole, or this rank's piece where stage 3 shards it. Of a quantized weight the
 /// bytes.

@@ -40,11 +40,6 @@ std::vector<Replica> replicas_of(const Executor& executor, const Parameters& par
   return replicas;
 }
 
-std::span<const std::byte> bytes_of(const TensorView& view) {
-  return {static_cast<const std::byte*>(view.data),
-          static_cast<std::size_t>(view.elements()) * dtype_bytes(view.dtype)};
-}
-
 /// The ranks' checksums of one tensor.
 class Votes {
  public:

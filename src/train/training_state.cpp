@@ -21,10 +21,6 @@ std::vector<std::int64_t> extents_of(const Shape& shape) {
   return {extents.begin(), extents.end()};
 }
 
-std::span<std::byte> bytes_of(const TensorView& view) {
-  return {static_cast<std::byte*>(view.data), static_cast<std::size_t>(view.elements()) * dtype_bytes(view.dtype)};
-}
-
 void require_shape(const Checkpoint& checkpoint, const std::string& name, const Shape& shape) {
   const auto found = checkpoint.tensors().find(name);
   if (found == checkpoint.tensors().end())
@@ -235,8 +231,10 @@ void require_same_model(const Checkpoint& checkpoint, const Parameters& paramete
 void restore_tensors(const Checkpoint& checkpoint, const Parameters& parameters, const Sharding& sharding,
                      Executor& executor) {
   for (const auto& tensor : state_tensors(executor, parameters, sharding)) {
-    for (const auto& part : tensor.loaded)
+    for (const auto& part : tensor.loaded) {
       checkpoint.read(tensor.name, part.begin, part.end, part.values.dtype, bytes_of(part.values));
+      executor.filled(bytes_of(part.values));
+    }
   }
 }
 

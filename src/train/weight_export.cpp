@@ -17,15 +17,16 @@ namespace {
 
 constexpr std::int64_t kBuffered = std::int64_t{1} << 20;  // elements between memory and file: never a whole tensor
 
-void write_owned(const OpenFile& file, const PlacedTensor& tensor, const LocalTensor& owned,
-                 std::vector<std::byte>& piece) {
+void write_owned(const OpenFile& file, const PlacedTensor& tensor, const LocalTensor& owned, const Executor& executor,
+                 std::vector<std::byte>& held, std::vector<std::byte>& piece) {
   const DType from_type = owned.values.dtype;
   for (std::int64_t begin = owned.begin; begin < owned.end; begin += kBuffered) {
     const std::int64_t count = std::min(kBuffered, owned.end - begin);
     piece.resize(static_cast<std::size_t>(count) * dtype_bytes(tensor.dtype));
-    const auto* from = static_cast<const std::byte*>(owned.values.data) +
-                       static_cast<std::size_t>(begin - owned.begin) * dtype_bytes(from_type);
-    convert_parallel(from, from_type, piece.data(), tensor.dtype, count);
+    held.resize(static_cast<std::size_t>(count) * dtype_bytes(from_type));
+    const std::size_t first = static_cast<std::size_t>(begin - owned.begin) * dtype_bytes(from_type);
+    executor.read(bytes_of(owned.values).subspan(first, held.size()), held);
+    convert_parallel(held.data(), from_type, piece.data(), tensor.dtype, count);
     file.write_at(tensor.offset + static_cast<std::uint64_t>(begin) * dtype_bytes(tensor.dtype), piece);
   }
 }
@@ -59,13 +60,13 @@ void export_weights(const std::filesystem::path& folder, const WeightSource& sou
       if (is_first) create_files(layout);
     });
     agree(communicator, [&] {
-      std::vector<std::byte> piece;
+      std::vector<std::byte> held, piece;
       for (const auto& placed : layout.files) {
         const OpenFile file(placed.aside, O_RDWR);
         for (const auto& tensor : placed.tensors) {
           const Parameter& parameter = *parameters.find(tensor.parameter);
           if (parameter.is_trainable || base == nullptr) {
-            write_owned(file, tensor, owned_master(executor, parameter, sharding), piece);
+            write_owned(file, tensor, owned_master(executor, parameter, sharding), executor, held, piece);
           } else {
             const Partition partition = sharding.partition(tensor.elements);
             copy_elements(*base, *base->find(stored_name.at(tensor.parameter)), partition.begin(sharding.rank),

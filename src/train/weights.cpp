@@ -58,18 +58,19 @@ bool holds_any(const std::vector<LocalTensor>& tensors, std::int64_t begin, std:
 
 /// Elements [begin, end) of a tensor, given as `source`, into those of the tensors that hold them.
 template <typename Convert>
-void fill(const std::vector<LocalTensor>& tensors, std::int64_t begin, std::int64_t end, const void* source,
-          DType source_type, Convert convert_elements) {
+void fill(Executor& executor, const std::vector<LocalTensor>& tensors, std::int64_t begin, std::int64_t end,
+          const void* source, DType source_type, Convert convert_elements) {
   for (const auto& tensor : tensors) {
     const std::int64_t first = std::max(begin, tensor.begin), last = std::min(end, tensor.end);
     if (first >= last) continue;
     const DType type = tensor.values.dtype;
+    const auto target = bytes_of(tensor.values)
+                            .subspan(static_cast<std::size_t>(first - tensor.begin) * dtype_bytes(type),
+                                     static_cast<std::size_t>(last - first) * dtype_bytes(type));
     convert_elements(
         static_cast<const std::byte*>(source) + static_cast<std::size_t>(first - begin) * dtype_bytes(source_type),
-        source_type,
-        static_cast<std::byte*>(tensor.values.data) +
-            static_cast<std::size_t>(first - tensor.begin) * dtype_bytes(type),
-        type, last - first);
+        source_type, target.data(), type, last - first);
+    executor.filled(target);
   }
 }
 
@@ -160,7 +161,8 @@ void for_each_held_piece(const std::vector<LocalTensor>& tensors, std::int64_t e
   }
 }
 
-void load_plain(const WeightFiles& files, const StoredTensor& stored, const std::vector<LocalTensor>& tensors) {
+void load_plain(const WeightFiles& files, const StoredTensor& stored, const std::vector<LocalTensor>& tensors,
+                Executor& executor) {
   DecodedTensor decoded(files, stored);
   std::vector<std::byte> piece;  // aligned, and read rather than mapped: a file that shrinks is an error, not a signal
   std::vector<float> values;
@@ -169,11 +171,11 @@ void load_plain(const WeightFiles& files, const StoredTensor& stored, const std:
                         if (is_quantized(stored.dtype)) {
                           values.resize(static_cast<std::size_t>(end - begin));
                           decoded.read(begin, values);
-                          return fill(tensors, begin, end, values.data(), DType::f32, convert_parallel);
+                          return fill(executor, tensors, begin, end, values.data(), DType::f32, convert_parallel);
                         }
                         piece.resize(static_cast<std::size_t>(storage_bytes(stored.dtype, end - begin)));
                         files.read(stored, static_cast<std::uint64_t>(storage_bytes(stored.dtype, begin)), piece);
-                        fill(tensors, begin, end, piece.data(), stored.dtype, convert_parallel);
+                        fill(executor, tensors, begin, end, piece.data(), stored.dtype, convert_parallel);
                       });
 }
 
@@ -228,7 +230,7 @@ void initialize(const Parameters& parameters, std::uint64_t seed, bool of_adapte
       thread_local std::vector<float> values(kPiece);
       const auto drawn = std::span(values).first(static_cast<std::size_t>(end - begin));
       draw(parameter.initialization, seed, stream + static_cast<std::uint64_t>(piece), begin - piece * kPiece, drawn);
-      fill(tensors, begin, end, drawn.data(), DType::f32, convert);
+      fill(executor, tensors, begin, end, drawn.data(), DType::f32, convert);
     });
   }
 }
@@ -290,7 +292,7 @@ void load_weights(const WeightFiles& files, const WeightSource& source, const Pa
     const StoredTensor& stored = *files.find(entry.name);
     const auto tensors = loaded_tensors(executor, parameter, sharding);
     if (!parameter.is_quantized()) {
-      load_plain(files, stored, tensors);
+      load_plain(files, stored, tensors, executor);
     } else if (*parameter.storage == stored.dtype) {
       load_bytes(files, stored, tensors);
     } else {
