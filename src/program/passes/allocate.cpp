@@ -165,6 +165,46 @@ std::vector<int> timed_storages(const StepProgram& program, Tier tier) {
   return storages;
 }
 
+/// A place in an arena that is taken from one instruction to another.
+struct Placed {
+  std::uint64_t begin, end;
+  int first, last;
+};
+
+/// What is placed already, found by time: most buffers live for a few instructions of thousands.
+class PlacedByTime {
+ public:
+  explicit PlacedByTime(std::size_t instructions) : buckets_(instructions / kBucket + 1) {}
+
+  void add(const Placed& made) {
+    for (int b = made.first / kBucket; b <= made.last / kBucket; ++b)
+      buckets_[static_cast<std::size_t>(b)].push_back(made);
+  }
+
+  /// The lowest offset where `size` bytes are free throughout.
+  std::uint64_t lowest_free(int first, int last, std::uint64_t size, std::int64_t alignment) {
+    met_.clear();
+    for (int b = first / kBucket; b <= last / kBucket; ++b) {
+      for (const Placed& other : buckets_[static_cast<std::size_t>(b)]) {
+        const bool is_met_here = b == std::max(first, other.first) / kBucket;  // of the buckets that it is in, one
+        if (is_met_here && other.first <= last && other.last >= first) met_.push_back(other);
+      }
+    }
+    std::ranges::sort(met_, {}, &Placed::begin);
+    std::uint64_t offset = 0;
+    for (const Placed& other : met_) {
+      if (other.begin >= offset + size) break;
+      offset = std::max(offset, aligned(other.end, alignment));
+    }
+    return offset;
+  }
+
+ private:
+  static constexpr int kBucket = 32;  // instructions
+  std::vector<std::vector<Placed>> buckets_;
+  std::vector<Placed> met_;
+};
+
 /// Returns the bytes that the timed buffers need, from offset 0. Carried ones lie where an earlier program put them.
 std::uint64_t place_timed(StepProgram& program, Tier tier, std::unordered_map<std::string, std::int64_t>& carried) {
   auto order = timed_storages(program, tier);
@@ -172,30 +212,16 @@ std::uint64_t place_timed(StepProgram& program, Tier tier, std::unordered_map<st
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     return std::pair(is_placed(a), program.at(a).bytes()) > std::pair(is_placed(b), program.at(b).bytes());
   });
-  struct Placed {
-    std::uint64_t begin, end;
-    int first, last;
-  };
-  std::vector<Placed> placed;  // sorted by begin
+  PlacedByTime placed(program.instructions.size());
   std::uint64_t top = 0;
   for (const int id : order) {
     Buffer& buffer = program.at(id);
     const std::uint64_t size = aligned(static_cast<std::uint64_t>(buffer.bytes()), buffer.alignment);
-    std::uint64_t offset = 0;
-    if (is_placed(id)) {
-      offset = static_cast<std::uint64_t>(carried.at(buffer.label));
-    } else {
-      for (const auto& other : placed) {
-        if (other.first > buffer.last_use || other.last < buffer.first_use) continue;
-        if (other.begin >= offset + size) break;
-        offset = std::max(offset, aligned(other.end, buffer.alignment));
-      }
-    }
+    const std::uint64_t offset = is_placed(id)
+                                     ? static_cast<std::uint64_t>(carried.at(buffer.label))
+                                     : placed.lowest_free(buffer.first_use, buffer.last_use, size, buffer.alignment);
     buffer.offset = static_cast<std::int64_t>(offset);
-    const Placed made{offset, offset + size, buffer.first_use, buffer.last_use};
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), made,
-                                   [](const Placed& a, const Placed& b) { return a.begin < b.begin; }),
-                  made);
+    placed.add({offset, offset + size, buffer.first_use, buffer.last_use});
     top = std::max(top, offset + size);
   }
   for (const int id : order) {
