@@ -267,6 +267,8 @@ class ThreadRank final : public Communicator {
   std::shared_ptr<ThreadGroup> group_;
 };
 
+constexpr int kMostRanks = 4096;  // threads of one process; far more, and the system kills it
+
 /// Throws the failure again, with the rank in its text.
 [[noreturn]] void rethrow(const std::exception_ptr& failure, int rank) {
   try {
@@ -282,6 +284,9 @@ class ThreadRank final : public Communicator {
 
 int run_ranks(int ranks, const std::function<int(Communicator&)>& body, const JobOptions& options) {
   if (ranks < 1) fail("{} ranks; expected at least 1", ranks);
+  if (ranks > kMostRanks) {
+    fail("{} ranks in one process; expected at most {}: mpirun or srun start them as processes", ranks, kMostRanks);
+  }
   if (ranks == 1) return body(*alone());
 
   const auto job = std::make_shared<ThreadJob>(ranks);

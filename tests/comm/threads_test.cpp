@@ -56,6 +56,11 @@ std::string failure_of(int ranks, const std::function<void(Communicator&)>& body
   return "";
 }
 
+TEST(RunRanks, RefusesMoreThanAProcessHolds) {
+  EXPECT_EQ(failure_of(1 << 20, [](Communicator&) {}),
+            "1048576 ranks in one process; expected at most 4096: mpirun or srun start them as processes");
+}
+
 TEST(RunRanks, GivesTheGreatestExitCode) {
   EXPECT_EQ(run_ranks(4, [](Communicator& communicator) { return communicator.rank() == 2 ? 143 : 0; }), 143);
   EXPECT_EQ(run_ranks(1, [](Communicator&) { return 130; }), 130);
