@@ -15,8 +15,9 @@ namespace heddle {
 namespace {
 
 constexpr std::uint64_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // as the safetensors library
-constexpr int kHeaderDepth = 3;                         // the root, a tensor, its lists
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;     // as the safetensors library
+constexpr std::uint64_t kLfsPointer = 0x206e6f6973726576;  // "version ", read as a length
+constexpr int kHeaderDepth = 3;                            // the root, a tensor, its lists
 constexpr const char* kTypeNames =
     "F64, F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0, F8_E4M3FNUZ, F8_E5M2FNUZ, F6_E2M3, F6_E3M2, F4, C64, I64, I32, "
     "I16, I8, U64, U32, U16, U8 or BOOL";
@@ -123,7 +124,11 @@ void SafetensorsFile::Impl::parse_header() {
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < raw.size(); ++i) length |= std::to_integer<std::uint64_t>(raw[i]) << (8 * i);
   if (length > size - kLengthBytes) {
-    fail("{}: its header length is {}; the file has {} bytes behind it", path, length, size - kLengthBytes);
+    // A clone without git-lfs leaves a few lines of text in the place of each large file.
+    if (length == kLfsPointer)
+      fail("{}: is a pointer of Git LFS to the file, not the file; git lfs pull fetches it", path);
+    fail("{}: is cut, or no safetensors file: its header length is {}; the file has {} bytes behind it", path, length,
+         size - kLengthBytes);
   }
   if (length > kMaxHeaderBytes) {
     fail("{}: its header length is {}; expected at most {}", path, length, kMaxHeaderBytes);

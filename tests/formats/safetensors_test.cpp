@@ -100,6 +100,7 @@ const std::vector<BadFile>& bad_files() {
   static const std::vector<BadFile> files = {
       {"empty", "", "0 bytes"},
       {"five bytes", "12345", "5 bytes"},
+      {"Git LFS", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "a pointer of Git LFS"},
       {"no header", raw_safetensors("", ""), "header"},
       {"header cut", raw_safetensors("{\"w\"", "", 100), "header length is 100"},
       {"header length 2^63", raw_safetensors("{}", "", std::uint64_t{1} << 63), "header length is 9223372036854775808"},
