@@ -101,11 +101,10 @@ void add_byte_tokenizer(Files& files) {
   files.push_back({"tokenizer_config.json", "", config.dump(2) + "\n"});
 }
 
+// Not fs::copy_file, which takes a file's permissions along: a copy of a read-only file cannot be written over.
 void copy_to(const fs::path& file, const fs::path& target) {
   std::error_code error;
-  if (fs::equivalent(file, target, error)) return;
-  fs::copy_file(file, target, fs::copy_options::overwrite_existing, error);
-  if (error) fail("{}: cannot be copied to {}: {}", file.string(), target.string(), error.message());
+  if (!fs::equivalent(file, target, error)) write_text_file(target, read_text_file(file));
 }
 
 }  // namespace
