@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kWrongUsage = 2, kSignalled = 128;
 
-bool is_stop(int signal) { return signal == SIGINT || signal == SIGTERM; }
+bool is_stop(int signal) { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP; }
 
 std::string how_it_ended(const JobEnding& ending) {
   std::string text = ending.signal != 0

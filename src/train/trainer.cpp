@@ -15,6 +15,7 @@
 #include "checkpoint/agreement.h"
 #include "comm/job.h"
 #include "formats/files.h"
+#include "formats/folder_lock.h"
 #include "kernels/cpu/table.h"
 #include "monitor/monitor.h"
 #include "monitor/process_memory.h"
@@ -43,6 +44,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::chrono::seconds kOutputPatience{10};  // until a run that was killed has let go of output_dir
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -138,6 +140,7 @@ class Trainer {
   void prepare_output() {
     if (is_root_) {
       make_folder(output_dir_);
+      output_lock_.emplace(output_dir_, kOutputPatience);
       write_text_file(output_dir_ / "effective_config.json", effective_config().dump(2) + "\n");
       write_text_file(output_dir_ / "plan.json", plan_document(compiled_).dump(2) + "\n");
     }
@@ -272,11 +275,10 @@ class Trainer {
     if (agreement_.stops() && !is_over()) {
       if (saved_step != state_.step) save();
       saver_->finish();
-      const bool is_interrupt = agreement_.signal == SIGINT;
-      const std::string_view signal = is_interrupt ? "SIGINT" : "SIGTERM";
-      note("stopped by {}; checkpoint-{} holds everything", agreement_.signal != 0 ? signal : limit_->name(),
+      const int signal = agreement_.signal;
+      note("stopped by {}; checkpoint-{} holds everything", signal != 0 ? SignalWatch::name_of(signal) : limit_->name(),
            state_.step);
-      return is_interrupt ? 130 : 143;
+      return 128 + (signal != 0 ? signal : SIGTERM);
     }
     if (state_.step < total_steps_)
       note("stopped early: {} evaluations in a row were no better than that of step {}", state_.best.evaluations_since,
@@ -408,6 +410,7 @@ class Trainer {
   Communicator& communicator_;
   const bool is_root_;  ///< rank 0, which speaks and writes for all
   fs::path output_dir_;
+  std::optional<FolderLock> output_lock_;  // of rank 0
   LossScaler scaler_;
   std::optional<Checkpoint> resume_;
   CompiledRun compiled_;

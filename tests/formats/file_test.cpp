@@ -12,6 +12,7 @@
 #include "formats/aside_file.h"
 #include "formats/file_reader.h"
 #include "formats/files.h"
+#include "formats/folder_lock.h"
 #include "safetensors_files.h"
 
 namespace heddle {
@@ -135,6 +136,33 @@ TEST_F(FileTest, AnAppendFileKeepsWhatItIsToldTo) {
   EXPECT_EQ(read_text_file(folder / "new"), "1");
   EXPECT_THAT(error_of([&] { AppendFile(folder / "absent" / "f", 0); }),
               AllOf(HasSubstr("absent/f"), HasSubstr("No such file")));
+}
+
+TEST_F(FileTest, AFolderIsLockedByOneAtATime) {
+  using std::chrono::milliseconds;
+  const auto take = [&] { FolderLock(folder, milliseconds(30)); };
+  {
+    const FolderLock held(folder, milliseconds(0));
+    EXPECT_EQ(error_of(take), folder.string() + ": another run writes to it; expected a folder of its own");
+  }
+  EXPECT_EQ(error_of(take), "no error");
+
+  // A process that dies lets go, and who waits gets it.
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const FolderLock held(folder, milliseconds(0));
+    if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+    ::pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_THAT(error_of(take), HasSubstr("another run"));
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(error_of([&] { FolderLock(folder, std::chrono::seconds(20)); }), "no error");
+  ::waitpid(child, nullptr, 0);
+  for (const int end : ready) ::close(end);
 }
 
 }  // namespace

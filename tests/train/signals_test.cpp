@@ -1,0 +1,34 @@
+#include "train/signals.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace heddle {
+namespace {
+
+TEST(SignalWatch, NotesWhatAsksToStop) {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    const SignalWatch watch;
+    EXPECT_EQ(SignalWatch::received(), 0);
+    std::raise(number);
+    EXPECT_EQ(SignalWatch::received(), number);
+  }
+  EXPECT_EQ(SignalWatch::name_of(SIGINT), "SIGINT");
+  EXPECT_EQ(SignalWatch::name_of(SIGTERM), "SIGTERM");
+  EXPECT_EQ(SignalWatch::name_of(SIGHUP), "SIGHUP");
+}
+
+TEST(SignalWatch, OutlivesTheReaderOfTheProgressAndUnderNohupTheTerminal) {
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  {
+    const SignalWatch watch;
+    std::raise(SIGPIPE);
+    std::raise(SIGHUP);
+    EXPECT_EQ(SignalWatch::received(), 0);
+  }
+  EXPECT_EQ(std::signal(SIGHUP, before), SIG_IGN);  // as it was found
+}
+
+}  // namespace
+}  // namespace heddle
