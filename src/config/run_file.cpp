@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -14,9 +15,13 @@ constexpr std::size_t kMostFileBytes = std::size_t{16} << 20;
 
 void check_exists(const std::string& path, const std::string& key, const Setting& setting) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    fail("{}: {} is {}: {}", setting.origin, key, path, error ? error.message() : "no such file or folder");
-  }
+  if (std::filesystem::exists(path, error)) return;
+  if (error) fail("{}: {} is {}: {}", setting.origin, key, path, error.message());
+  const auto current = std::filesystem::current_path(error);
+  const auto where = std::filesystem::path(path).is_relative() ? fmt::format(" in {}", current.string()) : "";
+  const bool is_hub_name = key == "model_name_or_path" && std::count(path.begin(), path.end(), '/') == 1;
+  fail("{}: {} is {}: no such file or folder{}{}", setting.origin, key, path, where,
+       is_hub_name && !where.empty() ? "; models of the Hub are not fetched, expected a folder on this machine" : "");
 }
 
 /// output_dir may be made, also with the folders above it: the first that exists must be a folder.
@@ -101,6 +106,10 @@ void RunFile::require_training_keys() const {
     if (config_.evaluates_by_epoch) refuse("eval_strategy: epoch");
     if (config_.saves_best) refuse("save_strategy: best");
   }
+  if (config_.validation_file.empty() && config_.eval_steps > 0) {
+    warning("{}: eval_steps is {}, but there is no validation_file: nothing is evaluated", setting("eval_steps").origin,
+            config_.eval_steps);
+  }
   const auto* model_key = config_.config_name.empty() ? "model_name_or_path" : "config_name";
   check_exists(config_.config_name.empty() ? config_.model_name_or_path : config_.config_name, model_key,
                setting(model_key));
@@ -113,6 +122,11 @@ void RunFile::require_training_keys() const {
     check_exists(resume, "resume_from_checkpoint", setting("resume_from_checkpoint"));
   }
   check_output_dir(setting("output_dir"));
+  std::error_code error;
+  if (std::filesystem::equivalent(config_.model_name_or_path, config_.output_dir, error) && !config_.has_lora) {
+    warning("{}: output_dir is the folder of model_name_or_path, whose weights the trained ones will replace",
+            setting("output_dir").origin);
+  }
 }
 
 }  // namespace heddle

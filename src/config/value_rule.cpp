@@ -16,10 +16,6 @@ namespace {
 using Kind = SourceNode::Kind;
 using Type = ValueRule::Type;
 
-[[noreturn]] void refuse(const SourceNode& node, const ValueRule& rule, const std::string& key) {
-  fail("{}: {} is {}; expected {}", node.where, key, describe(node), describe(rule));
-}
-
 std::string_view without_plus(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   return text;
@@ -45,6 +41,20 @@ std::optional<std::int64_t> to_whole(std::string_view text) {
   const auto number = to_double(text);
   if (!number || *number != std::floor(*number) || std::abs(*number) > 0x1p53) return std::nullopt;
   return static_cast<std::int64_t>(*number);
+}
+
+/// A number that is greater than any may be: only there the bound of all numbers is worth a word.
+bool exceeds_all(const SourceNode& node) {
+  if (node.kind != Kind::number || node.text.starts_with('-')) return false;
+  const auto value = to_double(node.text);
+  return !value || *value > ValueRule::kUnbounded;
+}
+
+[[noreturn]] void refuse(const SourceNode& node, const ValueRule& rule, const std::string& key) {
+  const bool names_bound = rule.most == ValueRule::kUnbounded && exceeds_all(node) &&
+                           (rule.type == Type::whole || rule.type == Type::number);
+  fail("{}: {} is {}; expected {}{}", node.where, key, describe(node), describe(rule),
+       names_bound ? ", below 2^63" : "");
 }
 
 bool is_in_range(double value, const ValueRule& rule) {

@@ -31,7 +31,12 @@ class TreeBuilder final : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(scalar(mark, ""), anchor); }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    auto node = scalar(mark, "");
+    // The mark of a value that is not there is that of what follows, which may lie many lines below.
+    if (!open_.empty() && open_.back().has_key) node.where = open_.back().key_where;
+    add(std::move(node), anchor);
+  }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     auto node = scalar(mark, value);
@@ -70,7 +75,7 @@ class TreeBuilder final : public YAML::EventHandler {
     SourceNode node;
     YAML::anchor_t anchor = 0;
     bool has_key = false;  // map: the next value belongs to `key`
-    std::string key;
+    std::string key, key_where;
     std::vector<SourceNode> merged;  // values of << in this map
   };
 
@@ -136,6 +141,7 @@ class TreeBuilder final : public YAML::EventHandler {
                                           map.node.find(node.text)->where));
     }
     map.key = node.text;
+    map.key_where = node.where;
     map.has_key = true;
   }
 
@@ -191,6 +197,13 @@ std::size_t first_bad_line(std::string_view text) {
   return 0;
 }
 
+/// What YAML's errors do not say: whether a tab indents the line (from 0).
+bool is_indented_by_tab(std::string_view text, int line) {
+  for (; line > 0; --line) text.remove_prefix(std::min(text.size(), text.find('\n') + 1));
+  const auto first = text.find_first_not_of(' ');
+  return first != std::string_view::npos && text[first] == '\t';
+}
+
 }  // namespace
 
 SourceNode parse_yaml(std::string_view text, const std::string& name) {
@@ -204,7 +217,9 @@ SourceNode parse_yaml(std::string_view text, const std::string& name) {
     if (parser.HandleNextDocument(second)) fail("{}: holds more than one YAML document", name);
   } catch (const YAML::Exception& e) {
     const auto line = e.mark.is_null() ? std::string() : ":" + std::to_string(e.mark.line + 1);
-    fail("{}{}: is neither YAML nor JSON: {}", name, line, e.msg);
+    const bool has_tab = !e.mark.is_null() && is_indented_by_tab(text, e.mark.line);
+    fail("{}{}: is neither YAML nor JSON: {}{}", name, line, e.msg,
+         has_tab ? "; a tab indents the line, expected spaces" : "");
   }
   auto root = builder.take();
   if (root.kind == SourceNode::Kind::null) fail("{}: is empty; expected keys and values", name);

@@ -47,7 +47,9 @@ void check_ids(std::span<const std::int32_t> ids, std::int64_t line, const DataF
 }
 
 const RowEncoder& encoder_of(const DataFileOptions& options, std::int64_t line) {
-  if (options.encoder == nullptr) throw RowError(line, "text needs a tokenizer, and the run has none");
+  if (options.encoder == nullptr)
+    throw RowError(line,
+                   "text needs a tokenizer, and there is none beside the model; tokenizer_name says where one is");
   return *options.encoder;
 }
 

@@ -14,6 +14,7 @@
 #include "base/threads.h"
 #include "checkpoint/agreement.h"
 #include "comm/job.h"
+#include "config/schedule_names.h"
 #include "formats/files.h"
 #include "formats/folder_lock.h"
 #include "kernels/cpu/table.h"
@@ -201,7 +202,10 @@ class Trainer {
     const std::string layout = run_.ranks > 1 ? fmt::format(", {} ranks over {}, ZeRO stage {}", run_.ranks,
                                                             communicator_.transport(), run_.zero_stage)
                                               : "";
-    return fmt::format("{} parameters, {}{}", format_count(static_cast<std::uint64_t>(compiled_.parameters.count())),
+    const std::int64_t all = compiled_.parameters.count(), trainable = compiled_.parameters.trainable_count();
+    const std::string trained =
+        trainable < all ? fmt::format(" ({} trainable)", format_count(static_cast<std::uint64_t>(trainable))) : "";
+    return fmt::format("{} parameters{}, {}{}", format_count(static_cast<std::uint64_t>(all)), trained,
                        precision_name(run_.precision), layout);
   }
 
@@ -209,9 +213,33 @@ class Trainer {
     note("{}: {}; {} rows, {} optimizer steps; {} planned on device{}{}", model_.config.model_type, size_and_layout(),
          format_count(static_cast<std::uint64_t>(data_.train->num_rows())), total_steps_,
          format_bytes(compiled_.plan.device.peak), run_.ranks > 1 ? " of each rank" : "", other_tiers());
+    warn_of_warmup();
+    warn_of_length();
     if (run_.curriculum.is_enabled) {
       note("curriculum_learning: rows are cut to {} positions in step 1, and to {} in the end",
            run_.curriculum.length_at(1), run_.curriculum.last_length());
+    }
+  }
+
+  void warn_of_warmup() const {
+    const std::int64_t warmup = run_.schedule.warmup_steps;
+    const ScheduleType* type = find_schedule_type(run_.schedule.type, false);
+    if (warmup < total_steps_ || type == nullptr || !type->has_warmup) return;
+    warning("warmup_steps is {}, the run has {} optimizer steps: it never reaches learning_rate", warmup, total_steps_);
+  }
+
+  /// Nothing stops a model at positions that its training did not have, but it knows little of them. Dynamic rope is
+  /// made for them.
+  void warn_of_length() const {
+    const ModelConfig& model = model_.config;
+    if (model.rope.type == RopeType::dynamic || model.rope.type == RopeType::none) return;
+    std::int64_t longest = 0;
+    for (std::int64_t i = 0; i < data_.train->num_examples(); ++i)
+      longest = std::max(longest, data_.train->example_tokens(i));
+    longest = std::min(longest, run_.max_length);
+    if (longest > model.max_positions) {
+      warning("documents have up to {} tokens, the model {} positions (max_position_embeddings)", longest,
+              model.max_positions);
     }
   }
 
@@ -244,6 +272,7 @@ class Trainer {
     std::int64_t saved_step = state_.step;
     // The first step touches memory for the first time, which takes long; the second is like those that follow.
     const std::int64_t recorded_step = std::min(state_.step + 2, total_steps_);
+    if (is_over()) note("no step is left to take (resume_from_checkpoint: false starts anew)");
     while (!is_over() && !agreement_.stops()) {
       const bool is_recorded = run_.memory_timeline && is_root_ && state_.step + 1 == recorded_step;
       const StepMetrics metrics = is_recorded ? record_step() : take_step();

@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 RunFile parse(const std::string& text, const RunFile::Overrides& overrides = {}) {
@@ -161,6 +162,26 @@ TEST(RunFile, AStrategyAgreesWithTheStepsBesideIt) {
   EXPECT_TRUE(parse("eval_steps: 2\nsave_strategy: best").config().saves_best);
   const auto steps = parse("eval_strategy: steps\neval_steps: 2\nsave_strategy: no").config();
   EXPECT_FALSE(steps.evaluates_by_epoch || steps.saves_by_epoch || steps.saves_best);
+}
+
+TEST(RunFile, AnEmptyValueIsWhereItsKeyIs) {
+  EXPECT_THAT(error_of("max_steps:\n\n\nmax_length: 7"), StartsWith("run.yaml:1: max_steps is empty"));
+  EXPECT_THAT(error_of("bf16: true\nmax_steps:     # as many as it takes\n"), StartsWith("run.yaml:2: max_steps"));
+  EXPECT_THAT(error_of("lora:\n  r:\n  lora_alpha: 8"), StartsWith("run.yaml:2: lora.r is empty"));
+}
+
+TEST(RunFile, ATabThatIndentsIsNamed) {
+  EXPECT_THAT(error_of("lora:\n\tr: 8"), HasSubstr("run.yaml:2: is neither YAML nor JSON"));
+  EXPECT_THAT(error_of("lora:\n\tr: 8"), HasSubstr("a tab indents the line, expected spaces"));
+  EXPECT_THAT(error_of("lora: {r: 8\n"), Not(HasSubstr("tab")));
+}
+
+TEST(RunFile, ANumberAboveAllNumbersIsToldTheBound) {
+  EXPECT_EQ(error_of("learning_rate: 1e38"),
+            "run.yaml:1: learning_rate is 1e38; expected a number of at least 0, below 2^63");
+  EXPECT_EQ(error_of("seed: 18446744073709551615"),
+            "run.yaml:1: seed is 18446744073709551615; expected a whole number of at least 0, below 2^63");
+  EXPECT_EQ(error_of("learning_rate: -1"), "run.yaml:1: learning_rate is -1; expected a number of at least 0");
 }
 
 TEST(RunFile, RewindingNeedsCheckpointsAndAFactorAboveOne) {
@@ -517,6 +538,28 @@ class BadRun : public testing::Test {
 };
 
 TEST_F(BadRun, TheSoundOneIsAccepted) { EXPECT_EQ(refuse(sound_.dump()), "accepted"); }
+
+TEST_F(BadRun, APathThatIsNotThereSaysWhereItWasSought) {
+  const auto current = fs::current_path().string();
+  EXPECT_THAT(refuse_changed({{"train_file", "no/such.txt"}}),
+              HasSubstr("train_file is no/such.txt: no such file or folder in " + current));
+  EXPECT_THAT(refuse_changed({{"model_name_or_path", "HuggingFaceTB/SmolLM2-135M"}}),
+              testing::EndsWith("; models of the Hub are not fetched, expected a folder on this machine"));
+  EXPECT_THAT(refuse_changed({{"model_name_or_path", "/no/such"}}), testing::EndsWith("no such file or folder"));
+}
+
+TEST_F(BadRun, WhatMayBeMeantOtherwiseIsAWarning) {
+  const auto warning_of = [&](const Json& changes) {
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(refuse_changed(changes), "accepted");
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning_of({{"max_steps", 3}}), "");
+  EXPECT_THAT(warning_of({{"eval_steps", 4}}),
+              HasSubstr("eval_steps is 4, but there is no validation_file: nothing is evaluated\n"));
+  EXPECT_THAT(warning_of({{"output_dir", sound_["model_name_or_path"]}}),
+              HasSubstr("output_dir is the folder of model_name_or_path, whose weights the trained ones will replace"));
+}
 
 TEST_F(BadRun, WrongValuesAreRefusedByName) {
   const std::vector<std::pair<Json, std::string>> cases = {
