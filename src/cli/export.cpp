@@ -8,6 +8,7 @@
 #include "checkpoint/save.h"
 #include "cli/commands.h"
 #include "cli/gguf_types.h"
+#include "cli/output_place.h"
 #include "comm/job.h"
 #include "train/checkpoint_export.h"
 #include "train/folder_export.h"
@@ -32,6 +33,7 @@ void export_to_folder(const Options& options) {
 }
 
 void export_to(const Options& options) {
+  check_output_place(options.source, options.target, options.format == "gguf");
   if (options.format == "gguf") {
     set_threads(available_cores());
     export_gguf(open_model(options.source), options.target, gguf_type_of(options.type));

@@ -1,13 +1,43 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/commands.h"
+
+namespace heddle::cli {
+namespace {
+
+/// CLI11 would say that a command is missing, whatever stands in its place.
+void require_command(const CLI::App& program, int argc, char** argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first.starts_with('-')) return;
+  std::vector<std::string_view> names;
+  for (const auto* command : program.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  if (std::find(names.begin(), names.end(), first) != names.end()) return;
+  const auto expected = fmt::format("expected one of {} (heddle --help)", fmt::join(names, ", "));
+  if (argc < 2) throw UsageError(fmt::format("a command is missing; {}", expected));
+  throw UsageError(fmt::format("{} is no command; {}{}", first, expected, did_you_mean(first, names)));
+}
+
+/// What was printed may lie in a buffer still. A full disk must not look like success.
+void finish_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    fail("standard output: cannot be written: {}", std::strerror(errno));
+}
+
+}  // namespace
+}  // namespace heddle::cli
 
 int main(int argc, char** argv) {
   CLI::App program{"Heddle trains and fine-tunes large language models in as little memory as possible."};
@@ -27,7 +57,9 @@ int main(int argc, char** argv) {
     if (end != argv + argc) outcome.behind_dashes.assign(end + 1, argv + argc);
   }
   try {
+    heddle::cli::require_command(program, argc, argv);
     program.parse(static_cast<int>(end - argv), argv);
+    heddle::cli::finish_output();
     return outcome.exit_code;
   } catch (const CLI::Success& e) {  // --help, --version
     return program.exit(e);

@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/gguf_types.h"
+#include "cli/output_place.h"
 #include "quantize/four_bit.h"
 #include "train/four_bit_export.h"
 #include "train/gguf_export.h"
@@ -21,6 +22,7 @@ struct Options {
 void quantize(const Options& options) {
   set_threads(available_cores());
   const auto gguf_type = gguf_type_of(options.type);
+  check_output_place(options.source, options.target, gguf_type.has_value());
   if (gguf_type) {
     if (options.double_quantized) throw UsageError("--bnb_4bit_use_double_quant is for --type nf4 and fp4");
     export_gguf(open_model(options.source), options.target, gguf_type);

@@ -251,9 +251,11 @@ void add_tokenize(CLI::App& program, Outcome&) {
   auto* command = program.add_subcommand("tokenize", "ids of a file, and back");
   auto options = std::make_shared<Options>();
   command->add_option("MODEL", options->model, "model folder, GGUF file, tokenizer.json, or `bytes`")->required();
-  command->add_option("FILE", options->file, "text, read byte for byte (default: standard input)");
-  command->add_flag("--lines", options->lines, "each line by itself");
-  command->add_option("--strings", options->strings, "a JSON array of strings (with --decode: of arrays of ids)");
+  auto* file = command->add_option("FILE", options->file, "text, read byte for byte (default: standard input)");
+  auto* lines = command->add_flag("--lines", options->lines, "each line by itself");
+  command->add_option("--strings", options->strings, "a JSON array of strings (with --decode: of arrays of ids)")
+      ->excludes(file)
+      ->excludes(lines);
   command->add_flag("--decode", options->decode, "from ids to text, special tokens kept");
   command->add_option("--add_special_tokens", options->add_special_tokens,
                       "what the tokenizer's post-processor adds (default: true)");
