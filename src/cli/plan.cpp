@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "formats/file_kind.h"
@@ -15,6 +16,7 @@
 #include "planner/fit.h"
 #include "planner/length_table.h"
 #include "tiers/available_memory.h"
+#include "train/configured_weights.h"
 #include "train/memory_limits.h"
 #include "train/memory_timeline.h"
 #include "train/plan_document.h"
@@ -93,6 +95,25 @@ std::optional<Fit> fit_of(const Target& target, const RunConfig& run, const Comp
                   most_rows);
 }
 
+/// A folder of which only the config.json is there serves as that.
+ModelSource open_planned_model(const RunConfig& run) {
+  ModelSource model = open_run_model(run);
+  if (model.has_weights && !holds_weights(model)) {
+    note("{}: holds no safetensors; planned as its config.json says", model.folder.string());
+    model.has_weights = false;
+  }
+  return model;
+}
+
+/// The types of a base's weights, where a plan needs them: as they lie in its files, or as its config.json says.
+std::unique_ptr<WeightFiles> open_weight_types(const RunConfig& run, ModelSource& model) {
+  const bool is_configured = !model.has_weights && model.is_bitsandbytes;
+  if (is_configured) model.has_weights = true;
+  if (!needs_weight_types(run, model)) return nullptr;
+  if (is_configured) return std::make_unique<ConfiguredWeights>(model);
+  return open_weights(model);
+}
+
 void plan(const Options& options, const RunFile::Overrides& overrides) {
   const std::string& path = options.path;
   RunFile file = open_run(path, overrides);
@@ -103,10 +124,10 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
   }
   file.require_supported();
   const RunConfig& run = file.config();
-  const ModelSource model = open_run_model(run);
+  ModelSource model = open_planned_model(run);
   const RunData data = load_run_data(run, model);
   const Target target = target_of(hardware, run);
-  const auto weights = needs_weight_types(run, model) ? open_weights(model) : nullptr;
+  const auto weights = open_weight_types(run, model);
   const CompileVariant compile = [&](const RunConfig& variant) {
     return compile_run(variant, model, weights.get(), data);
   };
