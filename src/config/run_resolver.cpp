@@ -36,7 +36,8 @@ std::string trainer_argument_hint(std::string_view name) {
   }
   const auto nearest = nearest_name(name, names);
   fail("{}: unknown key {}.{}{}", where, section, name,
-       nearest.empty() ? "" : fmt::format("; did you mean {}.{}?", section, nearest));
+       nearest.empty() ? fmt::format("; expected {}", fmt::join(names, ", "))
+                       : fmt::format("; did you mean {}.{}?", section, nearest));
 }
 
 /// Keys whose value may be a map, so that a dotted override can reach into it.

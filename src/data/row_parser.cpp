@@ -215,6 +215,15 @@ class RowMaker {
   std::vector<std::string_view> used_;
 };
 
+/// What a field that an error begins with is called in the file.
+std::string name_in_file(std::string_view error, const ColumnNames& columns) {
+  for (const auto& [ours, column] : columns) {
+    const bool is_named = error.starts_with(ours) && error.find_first_of(" [", ours.size()) == ours.size();
+    if (is_named && ours != column) return fmt::format(" (columns: {} is {})", ours, text_excerpt(column, kExcerpt));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string_view describe(RowFormat format) {
@@ -239,7 +248,7 @@ Row parse_row(const Record& record, const RowRules& rules) {
   } catch (const RowError&) {
     throw;
   } catch (const Error& error) {
-    throw RowError(record.line, error.what());
+    throw RowError(record.line, error.what() + name_in_file(error.what(), rules.columns));
   }
 }
 

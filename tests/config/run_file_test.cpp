@@ -490,6 +490,8 @@ TEST(RunFile, WrongNamesComeBeforeAbsentFeatures) {
   EXPECT_THAT(error_of("", {}), HasSubstr("empty"));
   EXPECT_THAT(error_of("seed: 1", {{"lora.lora_alhpa", "8"}}),
               StartsWith("command line: unknown key lora.lora_alhpa; did you mean lora.lora_alpha?"));
+  EXPECT_THAT(error_of("seed: 1", {{"lora.depth", "8"}}),
+              AllOf(StartsWith("command line: unknown key lora.depth; expected "), HasSubstr("target_modules")));
   EXPECT_THAT(error_of("lora: {r: four}"), HasSubstr("lora.r is \"four\""));
   EXPECT_THAT(error_of("seed: 1", {{"max_steps.x", "8"}}), HasSubstr("unknown key max_steps.x"));
 }

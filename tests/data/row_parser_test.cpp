@@ -122,6 +122,7 @@ TEST(RowParser, ColumnsRenameFieldsOfTheFile) {
   EXPECT_EQ(row.conversation->messages.dump(), R"([{"role":"user","content":"a"}])");
   EXPECT_THAT(row.ignored_fields, ElementsAre("messages", "text"));
   EXPECT_EQ(parse(R"({"q": "a", "a": "b"})", {{"prompt", "q"}, {"completion", "a"}}).pair->completion, "b");
+  EXPECT_EQ(error_of(R"({"body": 1})", {{"text", "body"}}), "7: text is 1; expected a string (columns: text is body)");
   EXPECT_THROW(check_columns({{"mesages", "chat"}}), Error);
   EXPECT_THROW(check_columns({{"prompt", "a"}, {"completion", "a"}}), Error);
 }
