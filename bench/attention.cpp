@@ -2,7 +2,8 @@
 // visible pairs of query and key alone: 4 D FLOPs each forward, 10 D backward; what masks, softmax, packing or a second
 // pass cost shows as a smaller share.
 //   bench_attention [threads] [seconds per figure]
-//   bench_attention --json threads tokens heads kv_heads head_dim calls     one work, for bench/attention.py
+//   bench_attention --json threads tokens heads kv_heads head_dim calls fp32|bf16 [portable]
+// The last measures one work, for bench/attention.py; "portable": without the processor's instructions for bf16.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul_peak.h"
 #include "measure.h"
@@ -158,9 +160,11 @@ void print_json(const Setting& setting, int calls) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 8 && std::string_view(argv[1]) == "--json") {
+  if (argc >= 9 && std::string_view(argv[1]) == "--json") {
     set_threads(std::atoi(argv[2]));
-    print_json({std::atoll(argv[3]), 1, std::atoll(argv[4]), std::atoll(argv[5]), std::atoll(argv[6])},
+    cpu::allow_bf16_dot(argc == 9 || std::string_view(argv[9]) != "portable");
+    const DType dtype = std::string_view(argv[8]) == "bf16" ? DType::bf16 : DType::f32;
+    print_json({std::atoll(argv[3]), 1, std::atoll(argv[4]), std::atoll(argv[5]), std::atoll(argv[6]), dtype},
                std::atoi(argv[7]));
     return 0;
   }

@@ -62,6 +62,10 @@ class Probabilities {
   const Operand &q_, &k_, &starts_;
 };
 
+/// A probability, or the gradient of a score, as the products take it: beside operands in bf16 rounded to that. (Which
+/// multiple of the probability is rounded depends on the order of the keys; the bound of its error does not.)
+Real taken(const Case& c, const Real& x) { return c.in[1].dtype == DType::bf16 ? stored(DType::bf16, x) : x; }
+
 Outputs attention_reference(const Case& c) {
   const Operand& v = c.in[2];
   const Probabilities p(c, c.in[0], c.in[1], c.in[3]);
@@ -72,8 +76,9 @@ Outputs attention_reference(const Case& c) {
     for (std::int64_t n = 0; n < heads; ++n) {
       const std::int64_t first = p.first(t), count = p.last(t) - first + 1;
       const Real lse = p.log_sum(t, n);
-      const auto row = elements(
-          count, [&](std::int64_t i) { return exp(p.score(t, n, first + i) - lse) * p.dropout(t, n, first + i); });
+      const auto row = elements(count, [&](std::int64_t i) {
+        return taken(c, exp(p.score(t, n, first + i) - lse) * p.dropout(t, n, first + i));
+      });
       outputs[1][static_cast<std::size_t>(n * tokens + t)] = lse;
       for (std::int64_t d = 0; d < dimensions; ++d) {
         outputs[0][static_cast<std::size_t>((t * heads + n) * dimensions + d)] = sum(count, [&](std::int64_t i) {
@@ -109,8 +114,8 @@ Outputs attention_backward_reference(const Case& c) {
         });
         const Real slope = cap == 0.0 ? Real(1.0) : 1.0 - (s / cap) * (s / cap);
         const Real probability = exp(s - lse[n * tokens + t]), kept = p.dropout(t, n, j);
-        weight[at(n, t, j)] = probability * kept;
-        ds[at(n, t, j)] = probability * (kept * dp - delta) * slope;
+        weight[at(n, t, j)] = taken(c, probability * kept);
+        ds[at(n, t, j)] = taken(c, probability * (kept * dp - delta) * slope);
       }
     }
   }

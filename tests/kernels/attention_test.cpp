@@ -1,13 +1,15 @@
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/random.h"
 #include "base/threads.h"
+#include "instruction_sets.h"
 #include "kernels/attention_reference.h"
 #include "kernels/cpu/kernels.h"
 
@@ -385,6 +387,65 @@ TEST(Attention, EveryInstructionSetOfThisMachineAgrees) {
     expect_agreement(Trial(x, DType::bf16));
     hwy::SetSupportedTargetsForTest(0);
   }
+}
+
+TEST(Attention, BitsOfBFloat16DoNotDependOnTheInstructions) {
+  // Odd lengths and documents, so that pairs of keys and of queries are cut; a window; both tiles to a block.
+  AttentionProblem windowed = problem({70, 1, 9, 64, 33}, 4, 2, 20);
+  windowed.window = 51;
+  AttentionProblem capped = problem({191}, 2, 1, 33);
+  capped.softcap = 2.0;
+  const std::pair<AttentionProblem, Dropout> cases[] = {
+      {windowed, {}}, {capped, {}}, {problem({129, 3}, 2, 2, 64), Dropout{0.2, 1, 2, 3}}, {problem({1}, 1, 1, 1), {}}};
+  for (const auto& [x, dropout] : cases) {
+    std::optional<cpu::PairSum> pair_sum;
+    std::vector<std::vector<std::byte>> expected;
+    test::with_each_way_to_multiply([&, &x = x, &dropout = dropout](std::string_view name) {
+      // These multiply and add in two roundings, of which the exponential has others.
+      if (name == "SSE2" || name == "EMU128" || name == "SCALAR") return;
+      Trial trial(x, DType::bf16, dropout);
+      trial.forward();
+      trial.backward();
+      const std::vector bits{trial.o.bytes(), trial.lse.bytes(), trial.dq.bytes(), trial.dk.bytes(), trial.dv.bytes()};
+      if (pair_sum != cpu::bf16_pair_sum()) expected = bits;  // the first, or Arm's, which has bits of its own
+      pair_sum = cpu::bf16_pair_sum();
+      for (std::size_t i = 0; i < bits.size(); ++i) {
+        EXPECT_EQ(bits[i], expected[i]) << name << ", result " << i << ", head_dim " << x.head_dim;
+      }
+    });
+  }
+}
+
+/// Scores of 0 but for the first key's, and values of 1 but for the first's, 0.
+TEST(Attention, ProductsOfBFloat16TakeRoundedProbabilities) {
+  // exp(-0.53125) = 0.58787 lies between 0.5859375 and 0.58984375 of bf16, a little nearer the former.
+  constexpr double kLead = 0.53125, kRounded = 0.5859375;
+  const double p = std::exp(-kLead);
+  ASSERT_EQ(static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(p)))), kRounded);
+  AttentionProblem x = problem({64}, 1, 1, 1);
+  x.scale = 1.0;
+  test::with_each_way_to_multiply([&](const char* name) {
+    SCOPED_TRACE(name);
+    Trial trial(x, DType::bf16);
+    std::vector<double> keys(64, 0.0), values(64, 1.0);
+    keys[0] = kLead;
+    values[0] = 0.0;
+    trial.q.set(std::vector<double>(64, 1.0));
+    trial.k.set(keys);
+    trial.v.set(values);
+    trial.forward();
+    // The sum of the probabilities, and with it lse, is not rounded.
+    EXPECT_NEAR(trial.lse.values()[63], kLead + std::log(1.0 + 63.0 * p), 1e-6);
+    const auto in_bf16 = [](double value) {
+      return static_cast<double>(static_cast<float>(BFloat16(static_cast<float>(value))));
+    };
+    for (std::size_t t : {1u, 20u, 40u, 62u, 63u}) {
+      const auto others = static_cast<double>(t);
+      const double sum = 1.0 + others * p;
+      ASSERT_NE(in_bf16(others * kRounded / sum), in_bf16(others * p / sum));
+      EXPECT_EQ(trial.o.values()[t], in_bf16(others * kRounded / sum)) << t;
+    }
+  });
 }
 
 /// Rows [begin, end) of a tensor [T, ...].

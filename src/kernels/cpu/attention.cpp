@@ -19,10 +19,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "base/threads.h"
 #include "kernels/cpu/attention_decode.h"
+#include "kernels/cpu/attention_products-inl.h"
 #include "kernels/cpu/attention_tiles-inl.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math-inl.h"
@@ -31,34 +33,34 @@ HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 namespace {
 
-/// Scores of masked pairs, and the running maximum before any key: differences of the two stay finite, and exp makes 0
-/// of the first minus any maximum.
-constexpr float kMasked = -3.0e38f;
+/// Scores of masked pairs, of which exp makes 0, and the running maximum before any key, which is finite so that they
+/// have a difference.
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
 constexpr float kNoMaximum = -1.0e30f;
-
-/// Tiles of queries that one unit visits for one load of the keys, where there are units enough.
-constexpr int kMaxTilesPerBlock = 2;
 
 /// A tile of queries in a thread's scratch.
 struct QueryTile {
   Range rows{};  // of the stream
   VisibleKeys visible{};
-  float* queries;  // [D][kTile], times scale
+  float* queries;  // transposed [D][kTile], times operand_scale
   float* output;   // [padded][kTile], not yet divided by the sums
   float* maximum;  // [kTile]
   float* sum;      // [kTile]
   float* rescale;  // [kTile]: exp(old maximum - new maximum)
 };
 
-/// A thread's scratch.
+/// A thread's scratch. Queries, keys and values lie there as the terms of the products want them.
 struct ForwardTiles {
-  std::array<QueryTile, kMaxTilesPerBlock> block;
-  float* rows;    // [kTile][padded]: queries as read, later the output
-  float* keys;    // [kTile][padded]
-  float* values;  // [kTile][padded]
-  float* scores;  // [kTile keys][kTile queries], then the probabilities
+  std::array<QueryTile, kMaxTilesPerBlock> tiles;
+  std::span<QueryTile> block;  // those of the unit
+  float* rows;                 // [kTile][padded]: queries as read, later the output
+  float* keys;                 // rows [kTile][padded]
+  float* values;               // pairs of rows [kTile][padded]
+  float* scores;               // [kTile keys][kTile queries], then the probabilities
 
-  ForwardTiles(const AttentionCall& a, const Scratch& scratch, int thread) {
+  ForwardTiles(const ForwardTiles&) = delete;  // block points into it
+  ForwardTiles(const AttentionCall& a, std::int64_t count, const Scratch& scratch, int thread)
+      : block(tiles.data(), static_cast<std::size_t>(count)) {
     ScratchPieces pieces(scratch, thread);
     for (QueryTile& tile : block) {
       tile.queries = pieces.take(a.padded * kTile);
@@ -106,7 +108,8 @@ void online_softmax(const AttentionCall& a, const VisibleKeys& visible, Range ke
   const auto first = hn::LoadU(integers, visible.first.data() + lane);
   const auto last = hn::LoadU(integers, visible.last.data() + lane);
   const auto cap = hn::Set(d, a.softcap);
-  const auto inverse_cap = hn::Set(d, a.softcap > 0.0f ? 1.0f / a.softcap : 0.0f);
+  const auto inverse_cap = hn::Set(d, a.softcap > 0.0f ? a.sum_scale / a.softcap : 0.0f);
+  const auto factor = hn::Set(d, a.softcap > 0.0f ? 1.0f : a.sum_scale);  // of the scores as they lie there
   float* scores = tile_scores + lane;
   const auto final_score = [&](std::int64_t row) HWY_ATTR {
     auto s = hn::LoadU(d, scores + row * kTile);
@@ -120,18 +123,18 @@ void online_softmax(const AttentionCall& a, const VisibleKeys& visible, Range ke
     return s;
   };
   const auto old_maximum = hn::LoadU(d, tile.maximum + lane);
-  auto maximum = old_maximum, other_maximum = old_maximum;  // two, since each waits for its last step
+  auto maximum = hn::Set(d, kMasked), other_maximum = maximum;  // two, since each waits for its last step
   std::int64_t row = 0;
   for (; row + 2 <= keys.count(); row += 2) {
     maximum = hn::Max(maximum, final_score(row));
     other_maximum = hn::Max(other_maximum, final_score(row + 1));
   }
   if (row < keys.count()) maximum = hn::Max(maximum, final_score(row));
-  maximum = hn::Max(maximum, other_maximum);
+  maximum = hn::Max(old_maximum, hn::Mul(hn::Max(maximum, other_maximum), factor));
 
   auto sum = hn::Zero(d);
   for (row = 0; row < keys.count(); ++row) {
-    const auto p = exp_or_zero(d, hn::Sub(hn::LoadU(d, scores + row * kTile), maximum));
+    const auto p = exp_or_zero(d, hn::MulSub(hn::LoadU(d, scores + row * kTile), factor, maximum));
     hn::StoreU(p, d, scores + row * kTile);
     sum = hn::Add(sum, p);
   }
@@ -142,27 +145,31 @@ void online_softmax(const AttentionCall& a, const VisibleKeys& visible, Range ke
 }
 
 /// Loads the queries and clears what collects over the keys.
+template <class Terms>
 void start(const AttentionCall& a, const TensorView& q, std::int64_t head, float* rows, const QueryTile& tile) {
-  load_rows(q, tile.rows.begin, tile.rows.count(), head, a.scale, rows, a.padded);
-  std::fill(tile.queries, tile.queries + a.padded * kTile, 0.0f);
-  transpose(rows, a.padded, tile.rows.count(), a.head_dim, tile.queries, kTile);
+  Terms::load_rows(q, tile.rows.begin, tile.rows.count(), head, a.operand_scale, rows, a.padded);
+  std::fill(tile.queries, tile.queries + words<Terms>(a.padded * kTile), 0.0f);
+  transpose(rows, words<Terms>(a.padded), tile.rows.count(), words<Terms>(a.head_dim), tile.queries, kTile);
   std::fill(tile.output, tile.output + a.padded * kTile, 0.0f);
   std::fill(tile.maximum, tile.maximum + kTile, kNoMaximum);
   std::fill(tile.sum, tile.sum + kTile, 0.0f);
 }
 
 /// Takes the loaded keys and values `keys` into a tile of queries, of which `seeing` see any of them.
+template <class Terms>
 void visit_pair(const AttentionCall& a, Range seeing, Range keys, std::int64_t head, const ForwardTiles& scratch,
                 const QueryTile& tile) {
   const std::int64_t lanes = float_lanes();
   const VisibleKeys& visible = tile.visible;
-  // The softmax and both products for the lanes [from, to) and the keys `rows` of this tile.
+  // The softmax and both products for the lanes [from, to) and the keys `rows` of this tile, from an even one on.
   const auto visit = [&](std::int64_t from, std::int64_t to, Range rows, bool partly_masked) {
     const std::int64_t first = rows.begin - keys.begin;
     float* const scores = scratch.scores + first * kTile;
     // scores[j][t] = sum over d of keys[j][d] * queries[d][t]
-    const TileProduct score{scratch.keys + first * a.padded, a.padded, tile.queries, kTile, a.head_dim, scores, kTile};
-    product<Left::row_major>(score, rows.count(), from, to);
+    const std::int64_t row_words = words<Terms>(a.padded);
+    const TileProduct score{scratch.keys + first * row_words, row_words, tile.queries, kTile,
+                            words<Terms>(a.head_dim),         scores,    kTile};
+    product<Terms, Left::row_major>(score, rows.count(), from, to);
     for (std::int64_t lane = from; lane < to; lane += lanes) {
       if (partly_masked) {
         online_softmax<true>(a, visible, rows, lane, scores, tile);
@@ -172,10 +179,17 @@ void visit_pair(const AttentionCall& a, Range seeing, Range keys, std::int64_t h
       if (a.dropout.active) drop(a, tile.rows.begin + lane, head, rows, scores + lane);
     }
     // output[d][t] = output[d][t] * rescale[t] + sum over j of values[j][d] * scores[j][t]
-    const float* values = scratch.values + first * a.padded;
-    const TileProduct output{
-        values, a.padded, scores, kTile, rows.count(), tile.output, kTile, Into::add_to_scaled, tile.rescale};
-    product<Left::column_major>(output, a.head_dim, from, to);
+    Terms::round(scores, rows.count(), from, to);
+    const TileProduct output{scratch.values + words<Terms>(first) * a.padded,
+                             a.padded,
+                             scores,
+                             kTile,
+                             words<Terms>(rows.count()),
+                             tile.output,
+                             kTile,
+                             Into::add_to_scaled,
+                             tile.rescale};
+    product<Terms, Left::column_major>(output, a.head_dim, from, to);
   };
   if (seeing.begin % lanes == 0 && (seeing.end % lanes == 0 || seeing.end == tile.rows.count()) &&
       visible.see_all(seeing, keys)) {
@@ -185,7 +199,8 @@ void visit_pair(const AttentionCall& a, Range seeing, Range keys, std::int64_t h
   // At the diagonal, the ends of documents and the edge of the window each vector has its own range of keys.
   for (std::int64_t lane = seeing.begin / lanes * lanes; lane < seeing.end; lane += lanes) {
     const Range block{std::max(lane, seeing.begin), std::min(lane + lanes, seeing.end)};
-    visit(lane, lane + lanes, visible.seen_by(block, keys), true);
+    const Range pairs = whole_pairs(visible.seen_by(block, keys));
+    visit(lane, lane + lanes, {pairs.begin, std::min(pairs.end, keys.end)}, true);
   }
 }
 
@@ -207,16 +222,17 @@ void finish(const AttentionCall& a, const KernelCall& call, std::int64_t head, f
 }
 
 /// One unit: o and lse of the tiles of queries [tiles.begin, tiles.end) of one head.
+template <class Terms>
 void attend(const AttentionCall& a, const KernelCall& call, Range tiles, std::int64_t head, int thread) {
   const TensorView &q = call.in[0], &k = call.in[1], &v = call.in[2];
   const std::int64_t kv_head = head / a.group;
-  ForwardTiles scratch(a, call.scratch, thread);
-  const std::span block(scratch.block.data(), static_cast<std::size_t>(tiles.count()));
+  ForwardTiles scratch(a, tiles.count(), call.scratch, thread);
+  const std::span block = scratch.block;
   for (std::int64_t i = 0; i < tiles.count(); ++i) {
     QueryTile& tile = block[static_cast<std::size_t>(i)];
     tile.rows = rows_of_tile(tiles.begin + i, {0, a.tokens});
     tile.visible = VisibleKeys(a, tile.rows.begin, tile.rows.count());
-    start(a, q, head, scratch.rows, tile);
+    start<Terms>(a, q, head, scratch.rows, tile);
   }
   const std::int64_t first_key = block.front().visible.first_of(0), last_key = a.past + block.back().rows.end - 1;
   for (std::int64_t key_tile = tile_of(first_key); key_tile <= tile_of(last_key); ++key_tile) {
@@ -226,11 +242,11 @@ void attend(const AttentionCall& a, const KernelCall& call, Range tiles, std::in
       const Range seeing = tile.visible.that_see(keys, tile.rows.count());
       if (seeing.count() == 0) continue;
       if (!is_loaded) {
-        load_rows(k, keys.begin, keys.count(), kv_head, 1.0f, scratch.keys, a.padded);
-        load_rows(v, keys.begin, keys.count(), kv_head, 1.0f, scratch.values, a.padded);
+        Terms::load_rows(k, keys.begin, keys.count(), kv_head, 1.0f, scratch.keys, a.padded);
+        Terms::load_row_pairs(v, keys.begin, keys.count(), kv_head, 1.0f, scratch.values, a.padded);
         is_loaded = true;
       }
-      visit_pair(a, seeing, keys, head, scratch, tile);
+      visit_pair<Terms>(a, seeing, keys, head, scratch, tile);
     }
   }
   for (const QueryTile& tile : block) finish(a, call, head, scratch.rows, tile);
@@ -238,12 +254,16 @@ void attend(const AttentionCall& a, const KernelCall& call, Range tiles, std::in
 
 void attention(const KernelCall& call) {
   const AttentionCall a(call, call.in[0], call.in[1], call.in[3]);
+  HEDDLE_CHECK(call.in[2].dtype == call.in[1].dtype);
   const std::int64_t tiles = tile_count(a.tokens);
-  const int tiles_per_block = has_units_enough(tiles * a.heads, kMaxTilesPerBlock) ? kMaxTilesPerBlock : 1;
-  const std::int64_t blocks = (tiles + tiles_per_block - 1) / tiles_per_block;
-  parallel_for(blocks * a.heads, [&](std::int64_t unit, int thread) {
-    const std::int64_t begin = (blocks - 1 - unit / a.heads) * tiles_per_block;
-    attend(a, call, {begin, std::min(begin + tiles_per_block, tiles)}, unit % a.heads, thread);
+  with_terms(a.in_bf16, [&](auto terms) {
+    using Terms = decltype(terms);
+    const int block = tiles_per_block(a, tiles * a.heads, Terms::kDepth);
+    const std::int64_t blocks = (tiles + block - 1) / block;
+    parallel_for(blocks * a.heads, [&](std::int64_t unit, int thread) {
+      const std::int64_t begin = (blocks - 1 - unit / a.heads) * block;
+      attend<Terms>(a, call, {begin, std::min(begin + block, tiles)}, unit % a.heads, thread);
+    });
   });
 }
 

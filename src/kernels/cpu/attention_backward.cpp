@@ -26,6 +26,7 @@
 #include <thread>
 
 #include "base/threads.h"
+#include "kernels/cpu/attention_products-inl.h"
 #include "kernels/cpu/attention_tiles-inl.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math-inl.h"
@@ -54,64 +55,77 @@ struct Operands {
         delta(call.out[3].as<float>()),
         dq_sum{dq.dtype == DType::f32 ? dq.data : call.out[4].data, DType::f32, dq.shape} {
     HEDDLE_CHECK(dq_sum.present());
+    HEDDLE_CHECK(v.dtype == k.dtype && d_output.dtype == k.dtype);
   }
 };
-
-/// Tiles of keys that one unit visits for one load of the queries, where there are units enough.
-constexpr int kMaxTilesPerBlock = 2;
 
 /// A tile of keys in a thread's scratch: operands and the gradients that collect there.
 struct KeyTile {
   Range rows;
   float* keys_transposed;    // [D][kTile]
   float* values_transposed;  // [D][kTile]
-  float* keys;               // [kTile][padded], times scale
+  float* keys;               // pairs of rows [kTile][padded], times operand_scale
   float* dk_transposed;      // [D][kTile]
   float* dv_transposed;      // [D][kTile]
 };
 
 /// A tile of queries in a thread's scratch.
 struct QueryTile {
-  float* queries;        // [kTile][padded], times scale
-  float* d_output;       // [kTile][padded]
-  float* dq;             // [kTile][padded]
-  float* p;              // [kTile queries][kTile keys]: scores, then p m
-  float* ds;             // [kTile queries][kTile keys]: do.v, then ds
-  std::uint32_t* words;  // dropout words of one query: kTile keys and room before and behind
+  float* queries;         // rows [kTile][padded], times operand_scale
+  float* query_pairs;     // their pairs of rows
+  float* d_output;        // rows [kTile][padded]
+  float* d_output_pairs;  // their pairs of rows
+  float* dq;              // [kTile][padded]
+  float* p;               // [kTile queries][kTile keys]: scores, then p m
+  float* ds;              // [kTile queries][kTile keys]: do.v, then ds
+  float* ds_rows;         // ds as rows for the product for dq
+  std::uint32_t* words;   // dropout words of one query: kTile keys and room before and behind
 };
 
-/// A thread's scratch.
+/// A thread's scratch. Operands lie there as the terms of the products want them.
+template <class Terms>
 struct BackwardTiles {
-  std::array<KeyTile, kMaxTilesPerBlock> block;
+  std::array<KeyTile, kMaxTilesPerBlock> tiles;
+  std::span<KeyTile> block;  // those of the unit
   QueryTile query;
 
-  BackwardTiles(const AttentionCall& a, const Scratch& scratch, int thread) {
+  BackwardTiles(const BackwardTiles&) = delete;  // block points into it
+  BackwardTiles(const AttentionCall& a, std::int64_t count, const Scratch& scratch, int thread)
+      : block(tiles.data(), static_cast<std::size_t>(count)) {
     ScratchPieces pieces(scratch, thread);
+    const std::int64_t operand = words<Terms>(kTile * a.padded);
     for (KeyTile& key : block) {
-      key.keys_transposed = pieces.take(a.padded * kTile);
-      key.values_transposed = pieces.take(a.padded * kTile);
-      key.keys = pieces.take(kTile * a.padded);
+      key.keys_transposed = pieces.take(operand);
+      key.values_transposed = pieces.take(operand);
+      key.keys = pieces.take(operand);
       key.dk_transposed = pieces.take(a.padded * kTile);
       key.dv_transposed = pieces.take(a.padded * kTile);
     }
-    query.queries = pieces.take(kTile * a.padded);
-    query.d_output = pieces.take(kTile * a.padded);
+    query.queries = pieces.take(operand);
+    query.d_output = pieces.take(operand);
     query.dq = pieces.take(kTile * a.padded);
     query.p = pieces.take(kTile * kTile);
     query.ds = pieces.take(kTile * kTile);
+    // Rows of single terms are their own pairs.
+    query.query_pairs = Terms::kDepth == 1 ? query.queries : pieces.take(operand);
+    query.d_output_pairs = Terms::kDepth == 1 ? query.d_output : pieces.take(operand);
+    query.ds_rows = Terms::kDepth == 1 ? query.ds : pieces.take(words<Terms>(kTile * kTile));
     query.words = reinterpret_cast<std::uint32_t*>(pieces.take(3 * kTile));
   }
 };
 
 /// Loads the operands of a tile of keys and clears its gradients. The row buffers of the queries are free until the
 /// first of them.
+template <class Terms>
 void load_keys(const AttentionCall& a, const Operands& x, std::int64_t kv_head, const KeyTile& key, float* rows) {
   const std::int64_t begin = key.rows.begin, count = key.rows.count();
-  load_rows(x.k, begin, count, kv_head, 1.0f, rows, a.padded);
-  transpose(rows, a.padded, count, a.head_dim, key.keys_transposed, kTile);
-  load_rows(x.v, begin, count, kv_head, 1.0f, rows, a.padded);
-  transpose(rows, a.padded, count, a.head_dim, key.values_transposed, kTile);
-  load_rows(x.k, begin, count, kv_head, a.scale, key.keys, a.padded);
+  const auto load_transposed = [&](const TensorView& from, float* to) {
+    Terms::load_rows(from, begin, count, kv_head, 1.0f, rows, a.padded);
+    transpose(rows, words<Terms>(a.padded), count, words<Terms>(a.head_dim), to, kTile);
+  };
+  load_transposed(x.k, key.keys_transposed);
+  load_transposed(x.v, key.values_transposed);
+  Terms::load_row_pairs(x.k, begin, count, kv_head, a.operand_scale, key.keys, a.padded);
   std::fill(key.dk_transposed, key.dk_transposed + a.padded * kTile, 0.0f);
   std::fill(key.dv_transposed, key.dv_transposed + a.padded * kTile, 0.0f);
 }
@@ -120,7 +134,7 @@ void load_keys(const AttentionCall& a, const Operands& x, std::int64_t kv_head, 
 void store_key_gradients(const AttentionCall& a, const Operands& x, std::int64_t kv_head, const KeyTile& key,
                          float* rows) {
   transpose(key.dk_transposed, kTile, a.head_dim, key.rows.count(), rows, a.padded);
-  store_rows(rows, a.padded, x.dk, key.rows.begin, key.rows.count(), kv_head);
+  store_rows(rows, a.padded, x.dk, key.rows.begin, key.rows.count(), kv_head, a.sum_scale);
   transpose(key.dv_transposed, kTile, a.head_dim, key.rows.count(), rows, a.padded);
   store_rows(rows, a.padded, x.dv, key.rows.begin, key.rows.count(), kv_head);
 }
@@ -144,23 +158,33 @@ const std::uint32_t* draw_words(const AttentionCall& a, std::int64_t t, std::int
 }
 
 /// From the scores in p and do.v in ds to p m and ds, for query t in row `row` and the lanes that hold its visible keys
-/// `seen`; ds becomes 0 in the other lanes of `lane_range`.
+/// `seen`; both become 0 in the other lanes of `lane_range`.
 void differentiate_row(const AttentionCall& a, const Operands& x, std::int64_t t, std::int64_t head, Range keys,
                        Range seen, Range lane_range, std::int64_t row, const QueryTile& tile) {
   const FloatTag d;
   const IntTag integers;
   const WordTag words;
   const std::int64_t lanes = float_lanes();
+  float *p_row = tile.p + row * kTile, *ds_row = tile.ds + row * kTile;
+  if (seen.count() <= 0) {  // the other of a pair, or none at all: t may be no token
+    std::fill(p_row + lane_range.begin, p_row + lane_range.end, 0.0f);
+    std::fill(ds_row + lane_range.begin, ds_row + lane_range.end, 0.0f);
+    return;
+  }
   const auto lse = hn::Set(d, x.lse[head * a.tokens + t]), delta = hn::Set(d, x.delta[head * a.tokens + t]);
   const auto one = hn::Set(d, 1.0f), cap = hn::Set(d, a.softcap);
-  const auto inverse_cap = hn::Set(d, a.softcap > 0.0f ? 1.0f / a.softcap : 0.0f);
+  const auto inverse_cap = hn::Set(d, a.softcap > 0.0f ? a.sum_scale / a.softcap : 0.0f);
+  const auto factor = hn::Set(d, a.softcap > 0.0f ? 1.0f : a.sum_scale);
   const std::int64_t first_lane = seen.begin - keys.begin, end_lane = seen.end - keys.begin;
   const auto first = hn::Set(integers, static_cast<std::int32_t>(first_lane));
   const auto end = hn::Set(integers, static_cast<std::int32_t>(end_lane));
   const std::uint32_t* word = a.dropout.active ? draw_words(a, t, head, keys, tile) : nullptr;
-  float *p_row = tile.p + row * kTile, *ds_row = tile.ds + row * kTile;
+  const auto clear = [&](std::int64_t at) HWY_ATTR {
+    hn::StoreU(hn::Zero(d), d, p_row + at);
+    hn::StoreU(hn::Zero(d), d, ds_row + at);
+  };
   std::int64_t lane = lane_range.begin;
-  for (; lane + lanes <= first_lane; lane += lanes) hn::StoreU(hn::Zero(d), d, ds_row + lane);
+  for (; lane + lanes <= first_lane; lane += lanes) clear(lane);
   for (; lane < end_lane; lane += lanes) {
     auto s = hn::LoadU(d, p_row + lane);
     auto slope = one;
@@ -169,13 +193,13 @@ void differentiate_row(const AttentionCall& a, const Operands& x, std::int64_t t
       s = hn::Mul(cap, tangent);
       slope = hn::NegMulAdd(tangent, tangent, one);
     }
-    const auto p = exp_or_zero(d, hn::Sub(s, lse));
+    const auto p = exp_or_zero(d, hn::MulSub(s, factor, lse));
     auto dp = hn::LoadU(d, ds_row + lane);
     auto dropped = p;
     if (word != nullptr) {
-      const auto factor = dropout_factor(d, a.dropout, hn::LoadU(words, word + lane));
-      dropped = hn::Mul(p, factor);
-      dp = hn::Mul(dp, factor);
+      const auto kept = dropout_factor(d, a.dropout, hn::LoadU(words, word + lane));
+      dropped = hn::Mul(p, kept);
+      dp = hn::Mul(dp, kept);
     }
     auto ds = hn::Mul(p, hn::Sub(dp, delta));
     if (a.softcap > 0.0f) ds = hn::Mul(ds, slope);
@@ -188,68 +212,79 @@ void differentiate_row(const AttentionCall& a, const Operands& x, std::int64_t t
     hn::StoreU(dropped, d, p_row + lane);
     hn::StoreU(ds, d, ds_row + lane);
   }
-  for (; lane < lane_range.end; lane += lanes) hn::StoreU(hn::Zero(d), d, ds_row + lane);
+  for (; lane < lane_range.end; lane += lanes) clear(lane);
 }
 
 /// Queries that share a range of keys in the product for dq: two register blocks.
 constexpr std::int64_t kQueriesPerGroup = 12;
 
-/// The gradients that come from one tile of keys and the loaded queries: rows of scratch are the queries `loaded` of
-/// the tile of queries that begins at `first_query`.
+/// The gradients that come from one tile of keys and the loaded queries: rows of scratch are the queries from `loaded`
+/// on of the tile of queries that begins at `first_query`; loaded is even, since rows are multiplied in pairs.
+template <class Terms>
 void visit_pair(const AttentionCall& a, const Operands& x, const KeyTile& key, const VisibleKeys& visible, Range loaded,
                 std::int64_t first_query, std::int64_t head, const QueryTile& tile) {
   const std::int64_t lanes = float_lanes();
   const Range keys = key.rows, seeing = visible.that_see(keys, loaded.end);
   if (seeing.count() == 0) return;
   const Range seen = visible.seen_by(seeing, keys);
-  const Range lane_range{(seen.begin - keys.begin) / lanes * lanes,
-                         (seen.end - keys.begin + lanes - 1) / lanes * lanes};
+  const std::int64_t step = std::max<std::int64_t>(lanes, 2);
+  const Range lane_range{(seen.begin - keys.begin) / step * step, (seen.end - keys.begin + step - 1) / step * step};
   const bool whole = visible.see_all(seeing, keys);
-  const Range all_rows{seeing.begin - loaded.begin, seeing.end - loaded.begin};
+  const auto row_pairs = [&](Range queries) {
+    const Range pairs = whole_pairs(queries);
+    return Range{pairs.begin - loaded.begin, pairs.end - loaded.begin};
+  };
 
   // Calls f(lanes, rows): once where all is visible, else for each vector of keys with the rows that see any of them.
   const auto for_each_block_of_lanes = [&](const auto& f) {
-    if (whole) return f(lane_range, all_rows);
+    if (whole) return f(lane_range, row_pairs(seeing));
     for (std::int64_t lane = lane_range.begin; lane < lane_range.end; lane += lanes) {
       const Range block{keys.begin + lane, std::min(keys.begin + lane + lanes, keys.end)};
       const Range rows = visible.that_see(block, seeing.end);
-      if (rows.count() > 0) f(Range{lane, lane + lanes}, Range{rows.begin - loaded.begin, rows.end - loaded.begin});
+      if (rows.count() > 0) f(Range{lane, lane + lanes}, row_pairs(rows));
     }
   };
+  const std::int64_t row_words = words<Terms>(a.padded), depth = words<Terms>(a.head_dim);
   for_each_block_of_lanes([&](Range block, Range rows) {
-    const std::int64_t from = rows.begin * a.padded, to = rows.begin * kTile;
-    const TileProduct s{tile.queries + from, a.padded, key.keys_transposed, kTile, a.head_dim, tile.p + to, kTile};
-    product<Left::row_major>(s, rows.count(), block.begin, block.end);
-    const TileProduct dp{tile.d_output + from, a.padded, key.values_transposed, kTile, a.head_dim, tile.ds + to, kTile};
-    product<Left::row_major>(dp, rows.count(), block.begin, block.end);
+    const std::int64_t from = rows.begin * row_words, to = rows.begin * kTile;
+    const TileProduct s{tile.queries + from, row_words, key.keys_transposed, kTile, depth, tile.p + to, kTile};
+    product<Terms, Left::row_major>(s, rows.count(), block.begin, block.end);
+    const TileProduct dp{tile.d_output + from, row_words, key.values_transposed, kTile, depth, tile.ds + to, kTile};
+    product<Terms, Left::row_major>(dp, rows.count(), block.begin, block.end);
   });
-  for (std::int64_t i = seeing.begin; i < seeing.end; ++i) {
+  const Range pairs = whole_pairs(seeing);
+  for (std::int64_t i = pairs.begin; i < pairs.end; ++i) {
     differentiate_row(a, x, first_query + i, head, keys, visible.seen_by({i, i + 1}, keys), lane_range,
                       i - loaded.begin, tile);
   }
+  const Range all_rows{seeing.begin - loaded.begin, seeing.end - loaded.begin};
+  Terms::round_rows(tile.ds, all_rows.begin, all_rows.end, lane_range.begin, lane_range.end, tile.ds_rows);
   for_each_block_of_lanes([&](Range block, Range rows) {
-    const std::int64_t from = rows.begin * a.padded, by = rows.begin * kTile;
-    const TileProduct dv{tile.d_output + from, a.padded,          tile.p + by, kTile,
-                         rows.count(),         key.dv_transposed, kTile,       Into::add};
-    product<Left::column_major>(dv, a.head_dim, block.begin, block.end);
-    const TileProduct dk{tile.queries + from, a.padded,          tile.ds + by, kTile,
-                         rows.count(),        key.dk_transposed, kTile,        Into::add};
-    product<Left::column_major>(dk, a.head_dim, block.begin, block.end);
+    const std::int64_t from = words<Terms>(rows.begin) * a.padded, by = rows.begin * kTile;
+    const std::int64_t steps = words<Terms>(rows.count());
+    Terms::round(tile.p + by, rows.count(), block.begin, block.end);
+    const TileProduct dv{tile.d_output_pairs + from, a.padded, tile.p + by, kTile, steps,
+                         key.dv_transposed,          kTile,    Into::add};
+    product<Terms, Left::column_major>(dv, a.head_dim, block.begin, block.end);
+    Terms::round(tile.ds + by, rows.count(), block.begin, block.end);
+    const TileProduct dk{tile.query_pairs + from, a.padded, tile.ds + by, kTile, steps,
+                         key.dk_transposed,       kTile,    Into::add};
+    product<Terms, Left::column_major>(dk, a.head_dim, block.begin, block.end);
   });
-  const std::int64_t step = whole ? all_rows.count() : kQueriesPerGroup;
-  for (std::int64_t row = all_rows.begin; row < all_rows.end; row += step) {
-    const std::int64_t count = std::min(step, all_rows.end - row);
+  const std::int64_t group_rows = whole ? all_rows.count() : kQueriesPerGroup;
+  for (std::int64_t row = all_rows.begin; row < all_rows.end; row += group_rows) {
+    const std::int64_t count = std::min(group_rows, all_rows.end - row);
     const Range group = visible.seen_by({loaded.begin + row, loaded.begin + row + count}, keys);
-    const std::int64_t first = group.begin - keys.begin;
-    const TileProduct dq{tile.ds + row * kTile + first,
-                         kTile,
-                         key.keys + first * a.padded,
+    const Range columns = whole_pairs({group.begin - keys.begin, group.end - keys.begin});
+    const TileProduct dq{tile.ds_rows + words<Terms>(row * kTile + columns.begin),
+                         words<Terms>(kTile),
+                         key.keys + words<Terms>(columns.begin) * a.padded,
                          a.padded,
-                         group.count(),
+                         words<Terms>(columns.count()),
                          tile.dq + row * a.padded,
                          a.padded,
                          Into::add};
-    product<Left::row_major>(dq, count, 0, a.padded);
+    product<Terms, Left::row_major>(dq, count, 0, a.padded);
   }
 }
 
@@ -294,29 +329,36 @@ class KeyOrder {
 };
 
 /// What one tile of queries adds to the gradients of a block of keys, and to dq.
+template <class Terms>
 void visit_queries(const AttentionCall& a, const Operands& x, std::span<const KeyTile> block, Range queries,
                    std::int64_t head, const QueryTile& tile) {
   const VisibleKeys visible(a, queries.begin, queries.count());
-  const Range loaded = visible.that_see({block.front().rows.begin, block.back().rows.end}, queries.count());
+  Range loaded = visible.that_see({block.front().rows.begin, block.back().rows.end}, queries.count());
   if (loaded.count() == 0) return;
+  loaded.begin = whole_pairs(loaded).begin;
   const std::int64_t begin = queries.begin + loaded.begin;
-  load_rows(x.q, begin, loaded.count(), head, a.scale, tile.queries, a.padded);
-  load_rows(x.d_output, begin, loaded.count(), head, 1.0f, tile.d_output, a.padded);
+  const auto load_both_ways = [&](const TensorView& from, float factor, float* rows, float* pairs) {
+    Terms::load_rows(from, begin, loaded.count(), head, factor, rows, a.padded);
+    if (pairs != rows) Terms::load_row_pairs(from, begin, loaded.count(), head, factor, pairs, a.padded);
+  };
+  load_both_ways(x.q, a.operand_scale, tile.queries, tile.query_pairs);
+  load_both_ways(x.d_output, 1.0f, tile.d_output, tile.d_output_pairs);
   load_rows(x.dq_sum, begin, loaded.count(), head, 1.0f, tile.dq, a.padded);
-  for (const KeyTile& key : block) visit_pair(a, x, key, visible, loaded, queries.begin, head, tile);
+  for (const KeyTile& key : block) visit_pair<Terms>(a, x, key, visible, loaded, queries.begin, head, tile);
   store_rows(tile.dq, a.padded, x.dq_sum, begin, loaded.count(), head);
 }
 
-/// One unit: all gradients that come from the keys of `tiles` consecutive tiles of a key-value head.
-void visit_keys(const AttentionCall& a, const Operands& x, const KeyOrder& order, std::int64_t unit, int tiles,
-                BackwardTiles& scratch) {
-  const std::int64_t kv_head = unit % a.kv_heads, first_tile = unit / a.kv_heads * tiles;
-  const std::int64_t end_tile = std::min(first_tile + tiles, tile_count(a.tokens));
-  const std::span block(scratch.block.data(), static_cast<std::size_t>(end_tile - first_tile));
-  for (std::int64_t i = 0; i < end_tile - first_tile; ++i) {
-    KeyTile& key = block[static_cast<std::size_t>(i)];
-    key.rows = rows_of_tile(first_tile + i, {0, a.tokens});
-    load_keys(a, x, kv_head, key, scratch.query.queries);
+/// One unit: all gradients that come from the keys of the tiles from `first_tile` on that scratch has, of a key-value
+/// head.
+template <class Terms>
+void visit_keys(const AttentionCall& a, const Operands& x, const KeyOrder& order, std::int64_t unit,
+                std::int64_t first_tile, const BackwardTiles<Terms>& scratch) {
+  const std::int64_t kv_head = unit % a.kv_heads;
+  const std::span block = scratch.block;
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    KeyTile& key = block[i];
+    key.rows = rows_of_tile(first_tile + static_cast<std::int64_t>(i), {0, a.tokens});
+    load_keys<Terms>(a, x, kv_head, key, scratch.query.queries);
   }
   const std::int64_t last_key = block.back().rows.end - 1;
   const std::int64_t document_end = a.document_starts[a.document_of(last_key) + 1];
@@ -325,26 +367,36 @@ void visit_keys(const AttentionCall& a, const Operands& x, const KeyOrder& order
     for (std::int64_t query_tile = first_tile; query_tile <= tile_of(last_query); ++query_tile) {
       const std::int32_t place = order.place(g, query_tile);
       order.enter(unit, place);
-      visit_queries(a, x, block, rows_of_tile(query_tile, {0, a.tokens}), kv_head * a.group + g, scratch.query);
+      visit_queries<Terms>(a, x, block, rows_of_tile(query_tile, {0, a.tokens}), kv_head * a.group + g, scratch.query);
       order.leave(unit, place);
     }
   }
   order.leave(unit, KeyOrder::kAll);
-  for (const KeyTile& key : block) store_key_gradients(a, x, kv_head, key, scratch.query.queries);
+  for (const KeyTile& key : block) store_key_gradients(a, x, kv_head, key, scratch.query.dq);
 }
 
+/// The order of the sum is that of 16 lanes whatever the instruction set's.
 template <typename T>
 float dot_row(const T* left, const T* right, std::int64_t n) {
+  constexpr std::int64_t kLanes = 16;
+  static_assert(kLanes % hn::MaxLanes(FloatTag()) == 0);
   const FloatTag d;
   const std::int64_t lanes = float_lanes();
-  auto sum = hn::Zero(d);
-  std::int64_t c = 0;
-  for (; c + lanes <= n; c += lanes) sum = hn::MulAdd(load(d, left + c), load(d, right + c), sum);
-  if (c < n) {
-    const auto rest = static_cast<std::size_t>(n - c);
-    sum = hn::MulAdd(load_first(d, left + c, rest), load_first(d, right + c, rest), sum);
+  HWY_ALIGN float sums[kLanes] = {};
+  for (std::int64_t first = 0; first < std::min(kLanes, n); first += lanes) {
+    auto sum = hn::Zero(d);
+    std::int64_t c = first;
+    for (; c + lanes <= n; c += kLanes) sum = hn::MulAdd(load(d, left + c), load(d, right + c), sum);
+    if (c < n) {
+      const auto rest = static_cast<std::size_t>(n - c);
+      sum = hn::MulAdd(load_first(d, left + c, rest), load_first(d, right + c, rest), sum);
+    }
+    hn::StoreU(sum, d, sums + first);
   }
-  return sum_lanes(d, sum);
+  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
 }
 
 /// delta[n,t] = do[t,n] . o[t,n], and dq_sum = 0.
@@ -364,7 +416,7 @@ void sum_rows(const AttentionCall& a, const Operands& x) {
   });
 }
 
-/// Rounds the finished sums of dq to a shorter A.
+/// Scales the finished sums of dq and rounds them to a shorter A.
 void store_dq(const AttentionCall& a, const Operands& x) {
   if (x.dq.dtype == DType::f32) return;
   const std::int64_t width = a.heads * a.head_dim;
@@ -376,10 +428,11 @@ void store_dq(const AttentionCall& a, const Operands& x) {
       const auto* from = x.dq_sum.as<const float>() + offset;  // without room behind it, unlike rows of a tile
       T* to = x.dq.as<T>() + offset;
       const FloatTag d;
+      const auto factor = hn::Set(d, a.sum_scale);
       std::int64_t i = 0;
-      for (; i + float_lanes() <= count; i += float_lanes()) store(hn::LoadU(d, from + i), d, to + i);
+      for (; i + float_lanes() <= count; i += float_lanes()) store(hn::Mul(factor, hn::LoadU(d, from + i)), d, to + i);
       const auto rest = static_cast<std::size_t>(count - i);
-      if (rest > 0) store_first(load_first(d, from + i, rest), d, to + i, rest);
+      if (rest > 0) store_first(hn::Mul(factor, load_first(d, from + i, rest)), d, to + i, rest);
     });
   });
 }
@@ -389,12 +442,16 @@ void attention_backward(const KernelCall& call) {
   const Operands x(call);
   sum_rows(a, x);
   const std::int64_t tiles = tile_count(a.tokens);
-  const int tiles_per_block = has_units_enough(tiles * a.kv_heads, kMaxTilesPerBlock) ? kMaxTilesPerBlock : 1;
-  const std::int64_t units = (tiles + tiles_per_block - 1) / tiles_per_block * a.kv_heads;
-  const KeyOrder order(a, call.scratch, units);
-  parallel_for(units, [&](std::int64_t unit, int thread) {
-    BackwardTiles scratch(a, call.scratch, thread);
-    visit_keys(a, x, order, unit, tiles_per_block, scratch);
+  with_terms(a.in_bf16, [&](auto terms) {
+    using Terms = decltype(terms);
+    const int block = tiles_per_block(a, tiles * a.kv_heads, Terms::kDepth);
+    const std::int64_t units = (tiles + block - 1) / block * a.kv_heads;
+    const KeyOrder order(a, call.scratch, units);
+    parallel_for(units, [&](std::int64_t unit, int thread) {
+      const std::int64_t first_tile = unit / a.kv_heads * block;
+      const BackwardTiles<Terms> scratch(a, std::min<std::int64_t>(block, tiles - first_tile), call.scratch, thread);
+      visit_keys<Terms>(a, x, order, unit, first_tile, scratch);
+    });
   });
   store_dq(a, x);
 }

@@ -42,8 +42,11 @@ struct AttentionCall {
   std::int64_t past;      ///< position of query 0 among the keys; 0 unless cached
   std::int64_t window;    ///< keys that a query sees, itself among them; no window: more than there are
   bool cached;
+  bool in_bf16;  ///< q, k and v are: they, p and ds enter products as bf16
   float scale;
-  float softcap;  ///< 0: none
+  float operand_scale;  ///< factor of queries as they are loaded: scale; 1 where bf16 must stay bf16
+  float sum_scale;      ///< factor of finished sums: what is left of scale
+  float softcap;        ///< 0: none
   AttentionDropout dropout;
   const std::int32_t* document_starts;
   std::int64_t documents;
@@ -58,12 +61,16 @@ struct AttentionCall {
         past(0),
         window(call.attributes.integer("window")),
         cached(call.attributes.integer("cached") != 0),
+        in_bf16(q.dtype == DType::bf16 && k.dtype == DType::bf16),
         scale(static_cast<float>(call.attributes.real("scale", 1.0))),
+        operand_scale(in_bf16 ? 1.0f : scale),
+        sum_scale(in_bf16 ? scale : 1.0f),
         softcap(static_cast<float>(call.attributes.real("softcap"))),
         document_starts(starts.as<const std::int32_t>()),
         documents(call.scalars.documents) {
     HEDDLE_CHECK(heads % kv_heads == 0);
     HEDDLE_CHECK(head_dim <= kMaxHeadDim);
+    HEDDLE_CHECK(scale > 0.0f);
     if (cached) past = call.scalars.past;
     if (window <= 0) window = std::numeric_limits<std::int64_t>::max() / 2;
     const double p = call.attributes.real("dropout");
@@ -85,9 +92,16 @@ struct AttentionCall {
   }
 };
 
-/// Whether `units` make enough work for all threads when joined into blocks of `block`: four each, since they differ in
-/// length. Blocks change no bits.
-inline bool has_units_enough(std::int64_t units, int block) { return units >= std::int64_t{4} * block * threads(); }
+/// Consecutive tiles that one unit of work holds, up to as many as scratch has room for. Blocks change no bits.
+inline constexpr int kMaxTilesPerBlock = 4;
+/// So many that blocks of `tiles` tiles in all make enough work for all threads: four each, since they differ in
+/// length. Operands in bf16 pairs (`depth` 2) take half of the second-level cache: 1.07x of a backward by 4 instead
+/// of 2.
+inline int tiles_per_block(const AttentionCall& a, std::int64_t tiles, std::int64_t depth) {
+  int block = depth == 2 && a.padded <= kMaxHeadDim / 2 ? kMaxTilesPerBlock : 2;
+  while (block > 1 && tiles < std::int64_t{4} * block * threads()) block /= 2;
+  return block;
+}
 
 struct Range {
   std::int64_t begin, end;
@@ -96,6 +110,9 @@ struct Range {
 
 inline std::int64_t tile_of(std::int64_t t) { return t / kTile; }
 inline std::int64_t tile_count(std::int64_t rows) { return (rows + kTile - 1) / kTile; }
+
+/// The range with the others of its first and last pair of rows.
+inline Range whole_pairs(Range rows) { return {rows.begin / 2 * 2, (rows.end + 1) / 2 * 2}; }
 
 /// Rows of tile `tile` that lie in `limits`.
 inline Range rows_of_tile(std::int64_t tile, Range limits) {

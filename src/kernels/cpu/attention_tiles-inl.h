@@ -1,5 +1,5 @@
-// Products and moves of small f32 tiles that lie in scratch, for attention.cpp and attention_backward.cpp. Rows of a
-// tile are [rows][padded D]; transposed tiles are [D][kTile]. Per-target include guard, as Highway's own -inl.h files.
+// Moves of small tiles between tensors and scratch, and what attention needs besides. Rows of a tile are
+// [rows][padded D]; transposed tiles are [D][kTile]. Per-target include guard, as Highway's own -inl.h files.
 #if defined(HEDDLE_KERNELS_CPU_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEDDLE_KERNELS_CPU_ATTENTION_TILES_INL_H_
 #undef HEDDLE_KERNELS_CPU_ATTENTION_TILES_INL_H_
@@ -44,15 +44,19 @@ void load_rows_of(const T* from, std::int64_t stride, std::int64_t count, std::i
   for (; count % 4 != 0; ++count, to += padded) std::fill(to, to + padded, 0.0f);
 }
 
+/// Rows of a tile, each element times `factor`.
 template <typename T>
-void store_rows_of(const float* from, std::int64_t padded, std::int64_t count, std::int64_t columns, T* to,
-                   std::int64_t stride) {
+void store_rows_of(const float* from, std::int64_t padded, std::int64_t count, std::int64_t columns, float factor,
+                   T* to, std::int64_t stride) {
   const FloatTag d;
   const std::int64_t lanes = float_lanes();
+  const auto factors = hn::Set(d, factor);
   for (std::int64_t r = 0; r < count; ++r, from += padded, to += stride) {
     std::int64_t c = 0;
-    for (; c + lanes <= columns; c += lanes) store(hn::LoadU(d, from + c), d, to + c);
-    if (c < columns) store_first(hn::LoadU(d, from + c), d, to + c, static_cast<std::size_t>(columns - c));
+    for (; c + lanes <= columns; c += lanes) store(hn::Mul(factors, hn::LoadU(d, from + c)), d, to + c);
+    if (c < columns) {
+      store_first(hn::Mul(factors, hn::LoadU(d, from + c)), d, to + c, static_cast<std::size_t>(columns - c));
+    }
   }
 }
 
@@ -67,11 +71,11 @@ inline void load_rows(const TensorView& x, std::int64_t begin, std::int64_t coun
 }
 
 inline void store_rows(const float* from, std::int64_t padded, const TensorView& x, std::int64_t begin,
-                       std::int64_t count, std::int64_t head) {
+                       std::int64_t count, std::int64_t head, float factor = 1.0f) {
   const std::int64_t columns = x.shape[2], stride = x.shape[1] * columns, offset = begin * stride + head * columns;
   with_element_type(x.dtype, [&](auto* null) {
     using T = std::remove_pointer_t<decltype(null)>;
-    store_rows_of(from, padded, count, columns, x.as<T>() + offset, stride);
+    store_rows_of(from, padded, count, columns, factor, x.as<T>() + offset, stride);
   });
 }
 
@@ -99,109 +103,6 @@ inline void transpose(const float* from, std::int64_t from_stride, std::int64_t 
     }
   }
 #endif
-}
-
-/// How a(r, k) lies in memory: rows apart by `stride` and steps adjacent, or the other way round.
-enum class Left { row_major, column_major };
-/// What becomes of a product: it overwrites, is added, or is added to what was there times factor[lane].
-enum class Into { overwrite, add, add_to_scaled };
-
-/// c[r][l] (into) sum over k of a(r, k) * b[k][l], for kRows rows and kVectors vectors of lanes. The sum starts at 0
-/// and goes through k in order, one FMA each, whatever the blocking: so a lane's bits depend on its operands alone.
-template <Left kLeft, int kRows, int kVectors>
-HWY_INLINE void product_block(const float* HWY_RESTRICT a, std::int64_t a_stride, const float* HWY_RESTRICT b,
-                              std::int64_t b_stride, std::int64_t steps, Into into, const float* HWY_RESTRICT factor,
-                              float* HWY_RESTRICT c, std::int64_t c_stride) {
-  const FloatTag d;
-  constexpr std::int64_t lanes = hn::MaxLanes(FloatTag());
-  const std::int64_t row_step = kLeft == Left::row_major ? a_stride : 1;
-  const std::int64_t k_step = kLeft == Left::row_major ? 1 : a_stride;
-  FloatVector sums[kRows][kVectors];
-  HWY_UNROLL(16)
-  for (int r = 0; r < kRows; ++r) {
-    HWY_UNROLL(16)
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
-  }
-  for (std::int64_t k = 0; k < steps; ++k) {
-    FloatVector right[kVectors];
-    HWY_UNROLL(16)
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * lanes);
-    HWY_UNROLL(16)
-    for (int r = 0; r < kRows; ++r) {
-      const auto left = hn::Set(d, a[r * row_step]);
-      HWY_UNROLL(16)
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
-    }
-    a += k_step;
-    b += b_stride;
-  }
-  HWY_UNROLL(16)
-  for (int r = 0; r < kRows; ++r) {
-    HWY_UNROLL(16)
-    for (int v = 0; v < kVectors; ++v) {
-      float* to = c + r * c_stride + v * lanes;
-      if (into == Into::add) {
-        sums[r][v] = hn::Add(hn::LoadU(d, to), sums[r][v]);
-      } else if (into == Into::add_to_scaled) {
-        sums[r][v] = hn::MulAdd(hn::LoadU(d, to), hn::LoadU(d, factor + v * lanes), sums[r][v]);
-      }
-      hn::StoreU(sums[r][v], d, to);
-    }
-  }
-}
-
-/// Operands of a product of tiles; see product_block.
-struct TileProduct {
-  const float* a;
-  std::int64_t a_stride;
-  const float* b;
-  std::int64_t b_stride;
-  std::int64_t steps;
-  float* c;
-  std::int64_t c_stride;
-  Into into = Into::overwrite;
-  const float* factor = nullptr;
-};
-
-/// Rows and vectors of a register block: 6 x 4 sums, 4 right operands and a left one in 32 registers; 6 x 2 in 16. A
-/// single vector goes with 12 rows, since a multiply-add waits for the one before on the same sum.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SCALAR
-inline constexpr int kBlockVectors = 2;
-#else
-inline constexpr int kBlockVectors = 4;
-#endif
-
-template <Left kLeft, int kVectors>
-HWY_INLINE void product_columns(const TileProduct& p, std::int64_t rows, std::int64_t lane) {
-  const std::int64_t row_step = kLeft == Left::row_major ? p.a_stride : 1;
-  const float* factor = p.into == Into::add_to_scaled ? p.factor + lane : nullptr;
-  std::int64_t r = 0;
-  const auto block = [&](auto block_rows) {
-    constexpr int kRows = decltype(block_rows)::value;
-    product_block<kLeft, kRows, kVectors>(p.a + r * row_step, p.a_stride, p.b + lane, p.b_stride, p.steps, p.into,
-                                          factor, p.c + r * p.c_stride + lane, p.c_stride);
-    r += kRows;
-  };
-  // NOLINTBEGIN(bugprone-infinite-loop): block() advances r, which the check does not see.
-  if constexpr (kVectors == 1) {
-    while (r + 12 <= rows) block(std::integral_constant<int, 12>());
-  }
-  while (r + 6 <= rows) block(std::integral_constant<int, 6>());
-  while (r + 4 <= rows) block(std::integral_constant<int, 4>());
-  while (r + 2 <= rows) block(std::integral_constant<int, 2>());
-  // NOLINTEND(bugprone-infinite-loop)
-  if (r < rows) block(std::integral_constant<int, 1>());
-}
-
-/// The product for `rows` rows and the lanes [lane_begin, lane_end), multiples of the vector's.
-template <Left kLeft>
-void product(const TileProduct& p, std::int64_t rows, std::int64_t lane_begin, std::int64_t lane_end) {
-  const std::int64_t lanes = float_lanes();
-  std::int64_t lane = lane_begin;
-  for (; lane + kBlockVectors * lanes <= lane_end; lane += kBlockVectors * lanes) {
-    product_columns<kLeft, kBlockVectors>(p, rows, lane);
-  }
-  for (; lane < lane_end; lane += lanes) product_columns<kLeft, 1>(p, rows, lane);
 }
 
 /// exp(x) for x of at most 88, where it is a normal number, 2 ulp; 0 below. NaN gives NaN. Half of the work of exp in

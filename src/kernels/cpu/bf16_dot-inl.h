@@ -17,6 +17,7 @@
 //   add_words            adds kDotDepth terms to each lane of a sum, as a tile of a product does
 //   add_pairs            adds two terms to each lane: a pair is a word of 32 bits, the first in the lower half
 //   pairs_of             such words of the elements of two vectors, rounded
+//   store_halves         the elements of a vector, rounded
 #undef HEDDLE_HAS_BF16_DOT
 #undef HEDDLE_BF16_DOT_BEFORE_NAMESPACE
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
@@ -46,6 +47,11 @@ HWY_INLINE hn::Vec<WordTag> pairs_of(const float* first, const float* second) {
                                                            11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
   const __m512bh halves = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(second), _mm512_loadu_ps(first));
   return hn::Vec<WordTag>{_mm512_permutexvar_epi16(_mm512_load_si512(kOrder), reinterpret_cast<__m512i>(halves))};
+}
+
+HWY_INLINE void store_halves(const float* from, BFloat16* to) {
+  const __m256bh halves = _mm512_cvtneps_pbh(_mm512_loadu_ps(from));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(halves));
 }
 
 }  // namespace heddle::cpu::HWY_NAMESPACE
@@ -84,6 +90,8 @@ HWY_INLINE uint16x8_t halves_of(const float* from) {
 HWY_INLINE hn::Vec<WordTag> pairs_of(const float* first, const float* second) {
   return hn::Vec<WordTag>{vreinterpretq_u32_u16(vzip1q_u16(halves_of(first), halves_of(second)))};
 }
+
+HWY_INLINE void store_halves(const float* from, BFloat16* to) { vst1_u16(&to->bits, vget_low_u16(halves_of(from))); }
 
 }  // namespace heddle::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
