@@ -3,8 +3,9 @@
 
     bench/attention.py --rounds 3 [--docs]
     bench/attention.py --threads 1 --clock processor     on a machine that others use too
+    bench/attention.py --dtype bf16 --output FOLDER      both programs in bf16
 
-Causal, batch 1, f32, grouped heads, 1k to 64k tokens. In each round Heddle and PyTorch run in turn, each in a process of its own; medians over
+Causal, batch 1, f32 (or --dtype), grouped heads, 1k to 64k tokens. In each round Heddle and PyTorch run in turn, each in a process of its own; medians over
 all calls. Counted are the visible pairs of query and key: 4 D FLOPs forward and 10 D backward for each and each head. PyTorch runs with
 enable_gqa and with repeated keys and values; the better counts. The ceiling is the faster of both programs' matrix products in the same run.
 Memory is by how much operands, results and kernels raise the resident size. Writes attention.json and attention.md into --output; --docs into
@@ -49,8 +50,8 @@ def run_round(document, args, round_index):
         work, calls = entry["work"], entry["calls"]
         ways = WAYS if work[0] < 65536 else WAYS[:1]  # there they differ by nothing that counts, and a call takes a minute
         start, busy, own = time.monotonic(), contenders.busy_seconds(), sum(os.times()[:4])
-        heddle = run([args.bench, "--json", args.threads, *work, calls], args.threads)
-        torch = run([args.python, os.path.join(ROOT, "bench", "peers", "torch_attention.py"), args.threads, *work, calls, *ways], args.threads)
+        heddle = run([args.bench, "--json", args.threads, *work, calls, args.dtype], args.threads)
+        torch = run([args.python, os.path.join(ROOT, "bench", "peers", "torch_attention.py"), args.threads, *work, calls, args.dtype, *ways], args.threads)
         others = contenders.busy_seconds() - busy - (sum(os.times()[:4]) - own)
         entry["rounds"].append({"heddle": heddle, "torch": torch, "busy_elsewhere": max(0.0, others / (time.monotonic() - start))})
         print("  round %d: %s" % (round_index + 1, row(entry, ceiling(document["works"], args.clock), args.clock)), flush=True)
@@ -112,7 +113,7 @@ def measure(args):
         cpu = next((line.partition(":")[2].strip() for line in f if line.startswith("model name")), "CPU")
     version = subprocess.run([args.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True).stdout.strip()
     works = [{"work": w[:4], "calls": w[4], "rounds": []} for w in WORKS if not args.tokens or w[0] in args.tokens]
-    document = {"machine": cpu, "versions": "PyTorch %s" % version, "settings": {"threads": args.threads, "clock": args.clock}, "works": works}
+    document = {"machine": cpu, "versions": "PyTorch %s" % version, "settings": {"threads": args.threads, "clock": args.clock, "dtype": args.dtype}, "works": works}
     for r in range(args.rounds):
         run_round(document, args, r)
     return document
@@ -125,11 +126,14 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
+    parser.add_argument("--dtype", choices=("fp32", "bf16"), default="fp32", help="of both programs' operands; the ceiling is fp32's")
     parser.add_argument("--tokens", type=int, action="append", help="these lengths only")
     parser.add_argument("--output", default=os.path.join(ROOT, "build", "peers"))
     parser.add_argument("--docs", action="store_true", help="also write docs/performance.md's table")
     parser.add_argument("--render", metavar="FILE", help="write from an earlier attention.json, measuring nothing")
     args = parser.parse_args()
+    if args.docs and args.dtype != "fp32":
+        parser.error("--docs writes fp32's table")
     document = saved(args.render) if args.render else measure(args)
     table = report.save(document, markdown, "attention", args.output)
     if args.docs:
