@@ -55,7 +55,9 @@ class TiledRun : public testing::Test {
 Json family(const char* model_type) {
   Json config = llama_config();
   config["model_type"] = model_type;
-  if (config["model_type"] == "gemma2") config.update({{"head_dim", 8}, {"query_pre_attn_scalar", 8}});
+  if (config["model_type"] == "qwen3") config["head_dim"] = 8;
+  if (config["model_type"] == "gemma2" || config["model_type"] == "gemma3_text")
+    config.update({{"head_dim", 8}, {"query_pre_attn_scalar", 8}});
   config["pad_token_id"] = 0;
   return config;
 }
@@ -67,7 +69,11 @@ TEST_F(TiledRun, GivesTheBitsOfTheWhole) {
   const std::vector<std::pair<Json, Json>> cases = {
       {family("llama"), {{"reduction", "fast"}}},
       {family("llama"), {{"model_name_or_path", base}, {"lora", adapter}, {"bf16", true}}},
+      {family("llama"), {{"model_name_or_path", base}, {"lora", adapter}, {"load_in_4bit", true}}},
       {family("gemma2"), {{"bf16", true}}},
+      {family("gemma3_text"), {{"bf16", true}}},
+      {family("olmo2"), Json::object()},
+      {family("qwen3"), {{"bf16", true}}},
       {family("phi3"), Json::object()},
       {gpt2_config(), {{"bf16", true}}},
   };
@@ -83,7 +89,11 @@ TEST_F(TiledRun, GivesTheBitsOfTheWholeInEveryLayout) {
   const Json config = family("llama");
   const Outcome whole = train_with(config, {{"bf16", true}});
   for (Json changes : {Json{{"ranks", 2}, {"zero_stage", 3}, {"gradient_accumulation_steps", 1}},
-                       Json{{"offload_optimizer", "cpu"}, {"offload_param", "cpu"}, {"offload_activations", "cpu"}}}) {
+                       Json{{"offload_optimizer", "cpu"}, {"offload_param", "cpu"}, {"offload_activations", "cpu"}},
+                       Json{{"offload_optimizer", "nvme"},
+                            {"offload_param", "nvme"},
+                            {"offload_activations", "nvme"},
+                            {"nvme_path", folder_.path().string()}}}) {
     changes["bf16"] = true;
     EXPECT_EQ(train_tiled(config, changes), whole) << changes.dump();
     changes["recompute"] = "full";
