@@ -47,7 +47,10 @@ SwapFile::SwapFile(const std::filesystem::path& folder, std::size_t bytes) : fol
   if (taken != 0) fail("nvme_path: {}: {} bytes cannot be taken: {}", folder.string(), bytes, std::strerror(taken));
   open_direct();
   void* const mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-  if (mapped == MAP_FAILED) fail("nvme_path: {}: cannot be mapped: {}", folder.string(), std::strerror(errno));
+  if (mapped == MAP_FAILED) {
+    fail("nvme_path: {}: its {} bytes cannot be mapped: {}{}", folder.string(), bytes, std::strerror(errno),
+         errno == ENOMEM ? "; a limit on address space (ulimit -v) has to leave room for them" : "");
+  }
   mapped_ = static_cast<std::byte*>(mapped);
 }
 
