@@ -242,6 +242,8 @@ std::int64_t Fit::excess(const Alternative& alternative) const {
   return limits.excess(alternative.peak, alternative.host_peak);
 }
 
+bool Fit::is_bound_by_total() const { return run.host_peak > limits.total - limits.device; }
+
 Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& device, const MemoryLimits& limits,
              std::int64_t most_rows) {
   Fit fit;

@@ -27,6 +27,7 @@ struct Alternative {
 /// Whether a run fits into a budget, and what would make it fit.
 struct Fit {
   Device device;
+  bool is_named = true;  ///< false: budgets of the run file are all that is known, and `device` lends its rates
   int ranks = 1;
   MemoryLimits limits;
   Alternative run;                        ///< as it is
@@ -39,6 +40,8 @@ struct Fit {
   /// Bytes that it needs beyond the limits; 0 or less: it fits.
   std::int64_t excess(const Alternative& alternative) const;
   bool fits() const { return excess(run) <= 0; }
+  /// Whether what binds the run is the limit of device and host memory together.
+  bool is_bound_by_total() const;
 };
 
 /// Changes one setting, else two, else three at a time; a combination in which a smaller one fits already is left out.

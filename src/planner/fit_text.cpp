@@ -22,15 +22,20 @@ std::string signed_seconds(double seconds) {
   return std::abs(seconds) < 1 ? fmt::format("{:+.1f} ms", seconds * 1e3) : fmt::format("{:+.2f} s", seconds);
 }
 
+/// "; 29.9 GiB on host each; 44.9 GiB on nvme"
+std::string other_tiers(const Fit& fit, const Alternative& alternative) {
+  const std::string_view each = fit.ranks > 1 ? " each" : "";
+  std::string text;
+  if (alternative.host_peak > 0) text += fmt::format("; {} on host{}", format_bytes(alternative.host_peak), each);
+  if (alternative.nvme_peak > 0) text += fmt::format("; {} on nvme{}", format_bytes(alternative.nvme_peak), each);
+  return text;
+}
+
 std::string alternative_text(const Fit& fit, const Alternative& alternative) {
   const double extra = alternative.cost.seconds - fit.run.cost.seconds;
-  std::string text =
-      fmt::format("  {:>10}  {:>11} ({:+.0f}%)  {}", format_bytes(alternative.peak), signed_seconds(extra),
-                  100 * extra / fit.run.cost.seconds, settings_text(alternative.settings));
-  if (alternative.host_peak > 0)
-    text += fmt::format("; {} on host{}", format_bytes(alternative.host_peak), fit.ranks > 1 ? " each" : "");
-  if (alternative.nvme_peak > 0) text += fmt::format("; {} on nvme", format_bytes(alternative.nvme_peak));
-  return text + "\n";
+  return fmt::format("  {:>10}  {:>11} ({:+.0f}%)  {}{}\n", format_bytes(alternative.peak), signed_seconds(extra),
+                     100 * extra / fit.run.cost.seconds, settings_text(alternative.settings),
+                     other_tiers(fit, alternative));
 }
 
 Json settings_document(const Settings& settings) {
@@ -56,10 +61,13 @@ Json alternative_document(const Fit& fit, const Alternative& alternative) {
 std::string fit_text(const Fit& fit) {
   const std::int64_t excess = fit.excess(fit.run);
   const bool fits = fit.fits();
+  const bool is_total = fit.is_bound_by_total();
+  const std::uint64_t limit = is_total ? fit.limits.total : fit.limits.device;
   std::string text =
-      fmt::format("\n{}{}: {}, {} bytes {} of {} ({})\n", fit.ranks > 1 ? "each rank on " : "", fit.device.name,
-                  fits ? "fits" : "does not fit", format_count(static_cast<std::uint64_t>(fits ? -excess : excess)),
-                  fits ? "to spare" : "too many", format_bytes(fit.limits.device), format_count(fit.limits.device));
+      fmt::format("\n{}{}: {}, {} bytes {} of {} ({}){}\n", fit.ranks > 1 ? "each rank on " : "",
+                  fit.is_named ? fit.device.name : "the budget", fits ? "fits" : "does not fit",
+                  format_count(static_cast<std::uint64_t>(fits ? -excess : excess)), fits ? "to spare" : "too many",
+                  format_bytes(limit), format_count(limit), is_total ? " for device and host together" : "");
   if (fit.largest_batch == 0) {
     text += "largest per_device_train_batch_size that fits: none, not even 1\n";
   } else {
@@ -68,12 +76,10 @@ std::string fit_text(const Fit& fit) {
   }
   if (fits) return text;
   if (fit.alternatives.empty()) {
-    const std::uint64_t host = fit.smallest.host_peak;
-    return text +
-           fmt::format("nothing that was tried makes it fit ({} alternatives); the least is {}{} with {}\n", fit.tried,
-                       format_bytes(fit.smallest.peak),
-                       host > 0 ? fmt::format(" and {} on host", format_bytes(host)) : "",
-                       fit.smallest.settings.empty() ? "the run as it is" : settings_text(fit.smallest.settings));
+    return text + fmt::format("nothing that was tried makes it fit ({} alternatives); the least is {} with {}{}\n",
+                              fit.tried, format_bytes(fit.smallest.peak),
+                              fit.smallest.settings.empty() ? "the run as it is" : settings_text(fit.smallest.settings),
+                              other_tiers(fit, fit.smallest));
   }
   text += fmt::format("what would make it fit: peak, and time on top of a step's {:.3g} s (by a roofline)\n",
                       fit.run.cost.seconds);

@@ -137,7 +137,8 @@ bool has_words(std::string_view known, const std::string& key) {
   const std::vector<std::string_view> candidates(keys.begin(), keys.end());
   const std::string nearest = nearest_name(key, candidates);
   const auto at = static_cast<std::size_t>(std::ranges::find(keys, nearest) - keys.begin());
-  if (at < keys.size()) fail("--hardware {} is not known; did you mean {}?", name, names()[at]);
+  if (at < keys.size())
+    fail("--hardware {} is not known; did you mean {}? expected {}", name, names()[at], joined(names()));
   fail("--hardware {} is not known; expected {}", name, joined(names()));
 }
 

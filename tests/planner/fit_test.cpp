@@ -139,6 +139,23 @@ TEST(Fit, HostMemoryIsNoGainWhereTheDeviceIsTheHost) {
   EXPECT_EQ(offloads(1399), (std::set<std::string>{"offload_optimizer nvme", "offload_gradients nvme"}));
 }
 
+TEST(Fit, NamesTheLimitThatBinds) {
+  Fit fit;
+  fit.run.peak = 600, fit.run.host_peak = 800;
+  fit.run.cost.seconds = 1;
+  fit.limits = {.device = 500, .total = 1350};  // 100 too many on the device, 50 in all
+  EXPECT_EQ(fit.is_bound_by_total(), false);
+  fit.limits = {.device = 500, .total = 1200};
+  EXPECT_EQ(fit.is_bound_by_total(), true);
+  fit.is_named = false;
+  EXPECT_NE(fit_text(fit).find(
+                "the budget: does not fit, 200 bytes too many of 1.2 KiB (1,200) for device and host together"),
+            std::string::npos)
+      << fit_text(fit);
+  fit.limits = {.device = 500, .total = kUnlimitedMemory};
+  EXPECT_EQ(fit.is_bound_by_total(), false);
+}
+
 TEST(StepCost, ATransferTakesItsBytesOverTheLink) {
   CompiledRun compiled = compile_formula(small_run());
   StepProgram& program = compiled.programs[0];

@@ -52,6 +52,8 @@ TEST(Hardware, NamesAreReadInAnyCaseAndSpacing) {
 TEST(Hardware, AMisspelledNameNamesTheNearest) {
   EXPECT_NE(refusal("2xH10O").find("did you mean H100?"), std::string::npos) << refusal("2xH10O");
   EXPECT_EQ(refusal("A10").find("may be several"), std::string::npos) << refusal("A10");  // another device than A100
+  EXPECT_NE(refusal("A10").find("T4, V100-16GB"), std::string::npos)
+      << refusal("A10");  // nothing is near: all are named
   EXPECT_NE(refusal("4090").find("did you mean RTX 4090?"), std::string::npos) << refusal("4090");
 }
 
