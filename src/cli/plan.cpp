@@ -18,6 +18,7 @@
 #include "tiers/available_memory.h"
 #include "train/configured_weights.h"
 #include "train/memory_limits.h"
+#include "train/memory_phases.h"
 #include "train/memory_timeline.h"
 #include "train/plan_document.h"
 #include "train/run_setup.h"
@@ -91,8 +92,10 @@ std::optional<Fit> fit_of(const Target& target, const RunConfig& run, const Comp
       data.train ? std::clamp<std::int64_t>(data.train->num_rows(), 1, kMostRows) : kMostRows;
   const auto compile_decided = [&](const RunConfig& variant) { return compile(decided(variant, compile, target)); };
   // Where only a budget is named, this machine lends its rates.
-  return find_fit(run, compile_decided, target.device ? *target.device : cpu_device(run.ranks), target.limits,
-                  most_rows);
+  Fit fit =
+      find_fit(run, compile_decided, target.device ? *target.device : cpu_device(run.ranks), target.limits, most_rows);
+  fit.is_named = target.device.has_value();
+  return fit;
 }
 
 /// A folder of which only the config.json is there serves as that.
@@ -147,12 +150,13 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
   const auto fit = options.program ? std::nullopt : fit_of(target, run, compile, data);
   if (options.json) {
     Json document = plan_document(compiled);
+    if (options.program) add_phases(document, memory_phases(compiled));  // else it is the document of plan.json
     if (!compiled.block_activations.empty())
       document["recompute_blocks"] = activations_document(compiled.block_activations);
     if (fit) add_fit(document, *fit);
     text = document.dump(2) + "\n";
   } else {
-    text = options.program ? program_text(compiled) : bill_text(compiled);
+    text = options.program ? program_text(compiled) : bill_text(compiled) + phases_text(memory_phases(compiled));
     if (!options.program && by_length) text += length_text(lengths);
     if (fit) text += fit_text(*fit);
   }
@@ -166,8 +170,9 @@ void add_plan(CLI::App& program, Outcome&) {
   auto options = std::make_shared<Options>();
   command->add_option("RUN|MODEL", options->path, "run file, model folder, GGUF file or config.json")->required();
   command->add_flag("--json", options->json, "print one JSON document");
-  command->add_flag("--program", options->program,
-                    "list every instruction with its buffers, shapes, bytes and lifetimes");
+  command->add_flag(
+      "--program", options->program,
+      "list every instruction with its buffers, shapes, bytes and lifetimes; with --json: bytes by phase");
   command->add_option("--image", options->image,
                       "write an SVG: memory over a step, or for a model without data the peak by length");
   command->add_option("--hardware", options->hardware,

@@ -3,66 +3,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "base/text.h"
 #include "monitor/chart.h"
+#include "train/held_bytes.h"
 
 namespace heddle {
 namespace {
-
-using ByClass = std::array<std::uint64_t, kBufferClasses>;
-
-/// What is held in all programs: the largest buffer of each label.
-ByClass persistent_bytes(const CompiledRun& compiled) {
-  std::map<std::string, std::pair<BufferClass, std::int64_t>> largest;
-  for (const auto& program : compiled.programs) {
-    for (const auto& buffer : program.buffers) {
-      if (buffer.is_timed() || buffer.tier != Tier::device || buffer.view_of >= 0) continue;
-      auto& [buffer_class, bytes] = largest[buffer.label];
-      buffer_class = buffer.buffer_class;
-      bytes = std::max(bytes, buffer.bytes());
-    }
-  }
-  ByClass held{};
-  for (const auto& [label, buffer] : largest)
-    held[static_cast<std::size_t>(buffer.first)] += static_cast<std::uint64_t>(buffer.second);
-  held[static_cast<std::size_t>(BufferClass::workspace)] += compiled.plan.scratch_bytes;
-  return held;
-}
 
 std::string_view name_of(Phase phase) {
   return phase == Phase::forward ? "forward" : phase == Phase::update ? "optimizer" : "backward";
 }
 
-void append(const StepProgram& program, const ByClass& persistent, MemoryTimeline& timeline) {
-  const std::size_t first = timeline.live.size();
-  timeline.live.resize(first + program.instructions.size(), persistent);
-  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
-    const Buffer& buffer = program.buffers[id];
-    if (!buffer.is_timed() || buffer.tier != Tier::device || buffer.view_of >= 0 ||
-        buffer.storage != static_cast<int>(id) || buffer.first_use < 0)
-      continue;
-    for (int i = buffer.first_use; i <= buffer.last_use; ++i) {
-      timeline.live[first + static_cast<std::size_t>(i)][static_cast<std::size_t>(buffer.buffer_class)] +=
-          static_cast<std::uint64_t>(buffer.bytes());
-    }
-  }
-  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-    const std::string_view name = name_of(program.instructions[i].phase);
-    if (timeline.marks.empty() || timeline.marks.back().phase != name)
-      timeline.marks.push_back({first + i, std::string(name)});
-  }
-}
-
 }  // namespace
 
 MemoryTimeline memory_timeline(const CompiledRun& compiled) {
-  const ByClass persistent = persistent_bytes(compiled);
+  HeldBytes held(compiled.program_list(), {}, compiled.plan.scratch_bytes, compiled.plan.staging_bytes);
+  held.begin();
   MemoryTimeline timeline;
-  for (const int program : {compiled.micro_batch, compiled.norm, compiled.update})
-    append(compiled.programs[static_cast<std::size_t>(program)], persistent, timeline);
+  for (const int p : {compiled.micro_batch, compiled.norm, compiled.update}) {
+    const auto program = static_cast<std::size_t>(p);
+    const auto& instructions = compiled.programs[program].instructions;
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      const std::string_view name = name_of(instructions[i].phase);
+      if (timeline.marks.empty() || timeline.marks.back().phase != name)
+        timeline.marks.push_back({timeline.live.size(), std::string(name)});
+      held.before(program, i);
+      timeline.live.push_back(held.now()[static_cast<std::size_t>(Tier::device)]);
+      held.after(program, i);
+    }
+  }
   return timeline;
 }
 
