@@ -68,6 +68,18 @@ TEST_P(Conformance, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
+TEST_P(Conformance, HasTheSameBitsOnEveryInstructionSetThatFusesMultiplyAdds) {
+  for (const Case& c : cases_) {
+    if (!has_one_result(*operation_, c)) continue;
+    const Execution best = execute(kernel_, c, 1);
+    for (const std::int64_t set : instruction_sets()) {
+      if (!fuses_multiply_adds(set)) continue;
+      const InstructionSetLimit limit(set);
+      EXPECT_EQ(compare_bits(c, best, execute(kernel_, c, 1)), "") << c.name << ", " << instruction_set_name(set);
+    }
+  }
+}
+
 TEST_P(Conformance, WorksInPlaceWhereDeclared) {
   for (const auto& aliases : operation_->aliases) {
     bool tried = false;

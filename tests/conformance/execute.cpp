@@ -82,6 +82,8 @@ std::vector<std::int64_t> instruction_sets() {
 
 std::string instruction_set_name(std::int64_t set) { return hwy::TargetName(set); }
 
+bool fuses_multiply_adds(std::int64_t set) { return set != HWY_EMU128 && set != HWY_SCALAR; }
+
 InstructionSetLimit::InstructionSetLimit(std::int64_t set) {
   std::int64_t allowed = 0;  // a larger bit is a lesser set
   for (const std::int64_t other : instruction_sets()) {
@@ -242,6 +244,10 @@ std::string compare(const Case& c, const Execution& execution, const Outputs& re
     }
   }
   return "";
+}
+
+bool has_one_result(const Operation& operation, const Case& c) {
+  return operation.name != "attention" || c.attributes.integer("cached") == 0 || c.in[0].shape[0] > 1;
 }
 
 std::string compare_bits(const Case& c, const Execution& a, const Execution& b) {

@@ -22,6 +22,8 @@ std::span<const Backend> backends();
 /// baseline last.
 std::vector<std::int64_t> instruction_sets();
 std::string instruction_set_name(std::int64_t set);
+/// Whether a multiply-add is rounded once. Highway's portable code, for processors older than AVX2, rounds it twice.
+bool fuses_multiply_adds(std::int64_t set);
 /// Kernels use no better instruction set than this while the object lives.
 class InstructionSetLimit {
  public:
@@ -64,6 +66,9 @@ double fastest_seconds(Kernel kernel, const Case& c, int threads);
 
 /// "" if the outputs agree with the reference within its error bounds, else the first that does not.
 std::string compare(const Case& c, const Execution& execution, const Outputs& reference);
+/// Whether all instruction sets that fuse multiply-adds give a case the same bits. The attention of one query over a
+/// cache, for generation, adds up as many parts as a vector has.
+bool has_one_result(const Operation& operation, const Case& c);
 /// "" if compared outputs have the same bits.
 std::string compare_bits(const Case& c, const Execution& a, const Execution& b);
 

@@ -1,5 +1,6 @@
 // test_conformance                        tests
 // test_conformance --support              which operations there are, in which precision, on which backend
+// test_conformance --digests              what they compute, to compare with another machine's
 // test_conformance --performance [NAME]   times and fractions of the machine's ceilings  [--threads N]
 #include <gtest/gtest.h>
 
@@ -18,6 +19,10 @@ int main(int argc, char** argv) {
     const std::string_view argument = argv[i];
     if (argument == "--support") {
       std::printf("%s", heddle::conformance::support_table().c_str());
+      return 0;
+    }
+    if (argument == "--digests") {
+      std::printf("%s", heddle::conformance::digest_table().c_str());
       return 0;
     }
     if (argument == "--performance") {

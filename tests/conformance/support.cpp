@@ -1,7 +1,9 @@
 #include "support.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <vector>
 
@@ -50,6 +52,28 @@ double operand_bytes(const Case& c) {
 }
 
 }  // namespace
+
+std::string digest_table() {
+  std::string table;
+  for (const Operation& operation : operations()) {
+    for (const DType precision : operation.precisions) {
+      std::uint64_t digest = 0xcbf29ce484222325u;  // FNV-1a
+      for (const Case& c : operation.cases({.activation = precision, .single = DType::f32})) {
+        if (!has_one_result(operation, c)) continue;
+        const Execution execution = execute(backends()[0].find(operation.name), c, 1);
+        for (std::size_t j = 0; j < c.out.size(); ++j) {
+          if (!c.out[j].present || !c.out[j].compared) continue;
+          for (std::int64_t i = 0; i < c.out[j].shape.elements(); ++i) {
+            const double value = execution.out[j].element(i);
+            digest = (digest ^ (std::isnan(value) ? 0u : std::bit_cast<std::uint64_t>(value))) * 0x100000001b3u;
+          }
+        }
+      }
+      table += fmt::format("{:32} {:4} {:016x}\n", operation.name, safetensors_name(precision), digest);
+    }
+  }
+  return table;
+}
 
 std::string support_table() {
   std::string table = fmt::format("{:32}", "operation");

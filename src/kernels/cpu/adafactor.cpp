@@ -17,6 +17,7 @@
 #include <cmath>
 
 #include "kernels/cpu/kernels.h"
+#include "kernels/cpu/row_sum-inl.h"
 #include "kernels/cpu/update-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,20 +25,9 @@ namespace heddle::cpu::HWY_NAMESPACE {
 
 constexpr float kLeastSquare = 1e-30f;
 
-/// Sum of x^2 + least in f64, lane by lane.
+/// Sum of (factor x)^2 + least in f64.
 HWY_INLINE double sum_of_squares_in(const float* x, std::int64_t n, double factor, double least) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, hn::ScalableTag<double>> narrow;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto sum = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto value = hn::PromoteTo(d, hn::LoadU(narrow, x + i));
-    sum = hn::MulAdd(value, value, sum);
-  }
-  double total = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; i < n; ++i) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return total * factor * factor + static_cast<double>(n) * least;
+  return sum_of_squares_of(n, x) * factor * factor + static_cast<double>(n) * least;
 }
 
 /// The direction before clipping of one row, in place of its factors' product, and the sum of its squares.

@@ -30,6 +30,7 @@
 #include "kernels/cpu/attention_tiles-inl.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/row_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
@@ -375,28 +376,14 @@ void visit_keys(const AttentionCall& a, const Operands& x, const KeyOrder& order
   for (const KeyTile& key : block) store_key_gradients(a, x, kv_head, key, scratch.query.dq);
 }
 
-/// The order of the sum is that of 16 lanes whatever the instruction set's.
 template <typename T>
 float dot_row(const T* left, const T* right, std::int64_t n) {
-  constexpr std::int64_t kLanes = 16;
-  static_assert(kLanes % hn::MaxLanes(FloatTag()) == 0);
   const FloatTag d;
-  const std::int64_t lanes = float_lanes();
-  HWY_ALIGN float sums[kLanes] = {};
-  for (std::int64_t first = 0; first < std::min(kLanes, n); first += lanes) {
-    auto sum = hn::Zero(d);
-    std::int64_t c = first;
-    for (; c + lanes <= n; c += kLanes) sum = hn::MulAdd(load(d, left + c), load(d, right + c), sum);
-    if (c < n) {
-      const auto rest = static_cast<std::size_t>(n - c);
-      sum = hn::MulAdd(load_first(d, left + c, rest), load_first(d, right + c, rest), sum);
-    }
-    hn::StoreU(sum, d, sums + first);
-  }
-  for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
-    for (std::int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
-  }
-  return sums[0];
+  RowSum<float> sum;
+  for_each_summed_vector(n, [&](std::int64_t c, int v, auto part) HWY_ATTR {
+    sum[v] = hn::MulAdd(load(d, left + c, part), load(d, right + c, part), sum[v]);
+  });
+  return sum.total();
 }
 
 /// delta[n,t] = do[t,n] . o[t,n], and dq_sum = 0.

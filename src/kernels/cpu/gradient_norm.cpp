@@ -11,32 +11,11 @@
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/kernels.h"
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/row_sum-inl.h"
 #include "ops/block_tree.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
-
-HWY_INLINE double sum_of_squares_of(const float* x, std::int64_t n) {
-  const hn::ScalableTag<double> d;
-  const hn::Rebind<float, hn::ScalableTag<double>> narrow;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), sum2 = hn::Zero(d), sum3 = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    const auto x0 = hn::PromoteTo(d, hn::LoadU(narrow, x + i));
-    const auto x1 = hn::PromoteTo(d, hn::LoadU(narrow, x + i + lanes));
-    const auto x2 = hn::PromoteTo(d, hn::LoadU(narrow, x + i + 2 * lanes));
-    const auto x3 = hn::PromoteTo(d, hn::LoadU(narrow, x + i + 3 * lanes));
-    sum0 = hn::MulAdd(x0, x0, sum0);
-    sum1 = hn::MulAdd(x1, x1, sum1);
-    sum2 = hn::MulAdd(x2, x2, sum2);
-    sum3 = hn::MulAdd(x3, x3, sum3);
-  }
-  double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))));
-  for (; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return sum;
-}
 
 void sum_of_squares(const KernelCall& call) {
   const TensorView& x = call.in[0];
@@ -47,7 +26,7 @@ void sum_of_squares(const KernelCall& call) {
   const std::int64_t group = std::max<std::int64_t>(1, kElementsPerBlock / block);
   for_each_block(blocks, group, [&](std::int64_t begin, std::int64_t taken) HWY_ATTR {
     for (std::int64_t b = begin; b < begin + taken; ++b)
-      sums[b] = sum_of_squares_of(x.as<const float>() + b * block, std::min(block, count - b * block));
+      sums[b] = sum_of_squares_of(std::min(block, count - b * block), x.as<const float>() + b * block);
   });
   auto* out = call.out[0].as<double>();
   for_each_run(first, first + blocks, [&](std::int64_t begin, std::int64_t length) {

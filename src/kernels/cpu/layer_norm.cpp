@@ -19,8 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 
-HWY_INLINE double mean_of(FloatTag d, FloatVector sums, std::int64_t n) {
-  return static_cast<double>(sum_lanes(d, sums)) / static_cast<double>(n);
+HWY_INLINE double mean_of(const RowSum<float>& sums, std::int64_t n) {
+  return static_cast<double>(sums.total()) / static_cast<double>(n);
 }
 
 /// One row: y, mean and inv_std from s. bias may be null.
@@ -28,15 +28,16 @@ template <typename A>
 HWY_INLINE void normalize_row(std::int64_t n, const A* s, const A* weight, const A* bias, double epsilon, A* y,
                               float& row_mean, float& row_inv_std) {
   const FloatTag d;
-  auto sums = hn::Zero(d);
-  for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR { sums = hn::Add(sums, load(d, s + i, part)); });
-  const auto mean = static_cast<float>(mean_of(d, sums, n));
-  auto squares = hn::Zero(d);
-  for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
+  RowSum<float> sums;
+  for_each_summed_vector(
+      n, [&](std::int64_t i, int v, auto part) HWY_ATTR { sums[v] = hn::Add(sums[v], load(d, s + i, part)); });
+  const auto mean = static_cast<float>(mean_of(sums, n));
+  RowSum<float> squares;
+  for_each_summed_vector(n, [&](std::int64_t i, int v, auto part) HWY_ATTR {
     const auto difference = covered(d, hn::Sub(load(d, s + i, part), hn::Set(d, mean)), part);
-    squares = hn::MulAdd(difference, difference, squares);
+    squares[v] = hn::MulAdd(difference, difference, squares[v]);
   });
-  const auto inv_std = static_cast<float>(1.0 / std::sqrt(mean_of(d, squares, n) + epsilon));
+  const auto inv_std = static_cast<float>(1.0 / std::sqrt(mean_of(squares, n) + epsilon));
   for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
     const auto normalized = hn::Mul(hn::Sub(load(d, s + i, part), hn::Set(d, mean)), hn::Set(d, inv_std));
     const auto offset = bias != nullptr ? load(d, bias + i, part) : hn::Zero(d);
@@ -79,16 +80,16 @@ template <typename A>
 HWY_INLINE void normalize_row_backward(std::int64_t n, const A* dy, const A* x, const A* weight, float mean,
                                        float inv_std, const A* addend, A* dx, float* dweight, float* dbias) {
   const FloatTag d;
-  auto sums = hn::Zero(d);      // g
-  auto products = hn::Zero(d);  // g * n
-  for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
+  RowSum<float> sums;      // g
+  RowSum<float> products;  // g * n
+  for_each_summed_vector(n, [&](std::int64_t i, int v, auto part) HWY_ATTR {
     const auto g = hn::Mul(load(d, dy + i, part), load(d, weight + i, part));
     const auto normalized = hn::Mul(hn::Sub(load(d, x + i, part), hn::Set(d, mean)), hn::Set(d, inv_std));
-    sums = hn::Add(sums, g);
-    products = hn::MulAdd(g, normalized, products);  // g is zero behind the row
+    sums[v] = hn::Add(sums[v], g);
+    products[v] = hn::MulAdd(g, normalized, products[v]);  // g is zero behind the row
   });
-  const auto mean_g = static_cast<float>(mean_of(d, sums, n));
-  const auto mean_product = static_cast<float>(mean_of(d, products, n));
+  const auto mean_g = static_cast<float>(mean_of(sums, n));
+  const auto mean_product = static_cast<float>(mean_of(products, n));
   for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
     const auto gradient = load(d, dy + i, part);
     const auto normalized = hn::Mul(hn::Sub(load(d, x + i, part), hn::Set(d, mean)), hn::Set(d, inv_std));

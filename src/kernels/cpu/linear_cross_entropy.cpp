@@ -23,6 +23,7 @@
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/row_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
@@ -51,47 +52,28 @@ float transform_logits(const LogitRow& row) {
 /// exponentials in place of z, so that the gradient need not compute them again.
 double sum_of_exponentials(const LogitRow& row, float greatest, bool replaces) {
   const FloatTag d;
-  const hn::ScalableTag<double> wide;
-  const hn::Rebind<float, hn::ScalableTag<double>> narrow;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  const std::size_t half = hn::Lanes(wide);
   const auto shift = hn::Set(d, greatest);
-  auto lower = hn::Zero(wide), upper = hn::Zero(wide);
-  HWY_ALIGN float terms[kMaxFloatLanes] = {};
-  std::int64_t j = 0;
-  for (; j + lanes <= row.vocabulary; j += lanes) {
-    const auto e = exp(d, hn::Sub(hn::LoadU(d, row.values + j), shift));
-    if (replaces) hn::StoreU(e, d, row.values + j);
-    hn::Store(e, d, terms);
-    lower = hn::Add(lower, hn::PromoteTo(wide, hn::Load(narrow, terms)));
-    if (half < hn::Lanes(d)) upper = hn::Add(upper, hn::PromoteTo(wide, hn::Load(narrow, terms + half)));
+  const auto add = [](auto value, auto part) HWY_ATTR { return hn::Add(part, value); };
+  RowSum<double> sum;
+  constexpr std::int64_t kParts = RowSum<double>::kParts;
+  for (std::int64_t j = 0; j < row.vocabulary; j += kParts) {
+    HWY_ALIGN float terms[kParts];
+    const std::int64_t count = std::min(kParts, row.vocabulary - j);
+    for_each_vector(count, [&](std::int64_t i, auto part) HWY_ATTR {
+      const auto e = exp(d, hn::Sub(load(d, row.values + j + i, part), shift));
+      if (replaces) store(e, d, row.values + j + i, part);
+      hn::StoreU(e, d, terms + i);
+    });
+    std::fill(terms + count, terms + kParts, 0.0f);
+    add_terms(terms, sum, add);
   }
-  HWY_ALIGN double sums[2 * kMaxFloatLanes] = {};
-  hn::Store(lower, wide, sums);
-  hn::Store(upper, wide, sums + half);
-  if (j < row.vocabulary) {
-    const auto rest = static_cast<std::size_t>(row.vocabulary - j);
-    const auto e = exp(d, hn::Sub(load_first(d, row.values + j, rest), shift));
-    if (replaces) store_first(e, d, row.values + j, rest);
-    hn::Store(e, d, terms);
-    for (std::size_t i = 0; i < rest; ++i) sums[i] += static_cast<double>(terms[i]);
-  }
-  double sum = 0.0;
-  for (const double part : sums) sum += part;
-  return sum;
+  return sum.total();
 }
 
 /// Mean of z, added up in double.
 double mean_logit(const LogitRow& row) {
-  const hn::ScalableTag<double> wide;
-  const hn::Rebind<float, hn::ScalableTag<double>> narrow;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(wide));
-  auto sums = hn::Zero(wide);
-  std::int64_t j = 0;
-  for (; j + lanes <= row.vocabulary; j += lanes)
-    sums = hn::Add(sums, hn::PromoteTo(wide, hn::LoadU(narrow, row.values + j)));
-  double sum = hn::GetLane(hn::SumOfLanes(wide, sums));
-  for (; j < row.vocabulary; ++j) sum += static_cast<double>(row.values[j]);
+  const double sum =
+      sum_in_double(row.vocabulary, row.values, [](auto value, auto part) HWY_ATTR { return hn::Add(part, value); });
   return sum / static_cast<double>(row.vocabulary);
 }
 

@@ -8,7 +8,7 @@
 #endif
 
 #include "kernels/cpu/blocks.h"
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/row_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {

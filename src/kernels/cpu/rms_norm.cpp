@@ -24,13 +24,13 @@ template <typename A>
 HWY_INLINE void normalize_row(std::int64_t n, const A* s, const A* weight, float offset, double epsilon, A* y,
                               float& inv_rms) {
   const FloatTag d;
-  auto squares = hn::Zero(d);
-  for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
-    const auto v = load(d, s + i, part);
-    squares = hn::MulAdd(v, v, squares);
+  RowSum<float> squares;
+  for_each_summed_vector(n, [&](std::int64_t i, int v, auto part) HWY_ATTR {
+    const auto value = load(d, s + i, part);
+    squares[v] = hn::MulAdd(value, value, squares[v]);
   });
-  inv_rms = static_cast<float>(
-      1.0 / std::sqrt(static_cast<double>(sum_lanes(d, squares)) / static_cast<double>(n) + epsilon));
+  const double mean_square = static_cast<double>(squares.total()) / static_cast<double>(n);
+  inv_rms = static_cast<float>(1.0 / std::sqrt(mean_square + epsilon));
   const float factor = inv_rms;
   for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
     const auto w = hn::Add(load(d, weight + i, part), hn::Set(d, offset));
@@ -70,13 +70,13 @@ template <typename A>
 HWY_INLINE void normalize_row_backward(std::int64_t n, const A* dy, const A* x, const A* weight, float offset,
                                        float inv_rms, const A* addend, A* dx, float* partial) {
   const FloatTag d;
-  auto products = hn::Zero(d);  // g * x
-  for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
+  RowSum<float> products;  // g * x
+  for_each_summed_vector(n, [&](std::int64_t i, int v, auto part) HWY_ATTR {
     const auto w = hn::Add(load(d, weight + i, part), hn::Set(d, offset));
-    products = hn::MulAdd(hn::Mul(load(d, dy + i, part), w), load(d, x + i, part), products);
+    products[v] = hn::MulAdd(hn::Mul(load(d, dy + i, part), w), load(d, x + i, part), products[v]);
   });
   const double inv = inv_rms;
-  const auto mean = static_cast<float>(inv * static_cast<double>(sum_lanes(d, products)) / static_cast<double>(n));
+  const auto mean = static_cast<float>(inv * static_cast<double>(products.total()) / static_cast<double>(n));
   for_each_vector(n, [&](std::int64_t i, auto part) HWY_ATTR {
     const auto factor = hn::Set(d, inv_rms);
     const auto gradient = load(d, dy + i, part);
