@@ -9,7 +9,6 @@
 #include <charconv>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -24,17 +23,6 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{256} << 10;  // of a thread, between file and checksum
-
-/// XXH3 of bytes that come in pieces.
-class Checksum {
- public:
-  Checksum() : state_(XXH3_createState(), XXH3_freeState) { XXH3_64bits_reset(state_.get()); }
-  void add(std::span<const std::byte> bytes) { XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()); }
-  std::uint64_t value() const { return XXH3_64bits_digest(state_.get()); }
-
- private:
-  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
-};
 
 /// Calls body for each chunk on all threads. What a body throws comes out of here, the first of them.
 void for_each_chunk(std::int64_t chunks, const std::function<void(std::int64_t)>& body) {
@@ -82,6 +70,17 @@ FrameIndex frames_from(const JsonReader& reader, std::uint64_t bytes) {
 }
 
 }  // namespace
+
+Checksum::Checksum() : state_(XXH3_createState()) {
+  if (state_ == nullptr) fail("no memory for the checksum of a file");
+  XXH3_64bits_reset(state_);
+}
+
+Checksum::~Checksum() { XXH3_freeState(state_); }
+
+void Checksum::add(std::span<const std::byte> bytes) { XXH3_64bits_update(state_, bytes.data(), bytes.size()); }
+
+std::uint64_t Checksum::value() const { return XXH3_64bits_digest(state_); }
 
 std::string checksum_text(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 

@@ -12,6 +12,8 @@
 #include "formats/json.h"
 #include "formats/open_file.h"
 
+struct XXH3_state_s;
+
 /// Files whose chunks have checksums, so that they are hashed and verified in parallel, and damage is located.
 namespace heddle {
 
@@ -32,6 +34,20 @@ struct CheckedFile {
 
   std::uint64_t content_bytes() const { return frames ? frames->content_bytes : bytes; }
   bool has_same_content(const CheckedFile& other) const { return bytes == other.bytes && checksums == other.checksums; }
+};
+
+/// XXH3 of bytes that come in pieces.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  void add(std::span<const std::byte> bytes);
+  std::uint64_t value() const;
+
+ private:
+  XXH3_state_s* state_;
 };
 
 /// As many hexadecimal digits as it takes, always the same number.

@@ -18,6 +18,8 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t kPage = DirectFile::kPage;
+/// Copied and hashed as one, so that it is still in the core's own cache when it is hashed.
+constexpr std::size_t kHashedTogether = std::size_t{128} << 10;
 
 std::span<std::byte> from_whole_page(std::span<std::byte> bytes) {
   const std::size_t skipped = (kPage - reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage) % kPage;
@@ -82,13 +84,14 @@ CheckedFile ChunkWriter::write(const std::filesystem::path& path, std::uint64_t 
   on_threads(most_bytes, buffers, [&](auto& take, std::span<std::byte> buffer) {
     std::span<std::byte> filled;
     // One copies at a time, so that what is read grows from front to back.
-    const auto copy = [&](std::int64_t) {
-      filled = buffer.first(fill(buffer));
+    const auto copy = [&](std::int64_t chunk) {
+      Checksum checksum;
+      filled = buffer.first(fill(buffer, checksum));
+      written.checksums[static_cast<std::size_t>(chunk)] = checksum.value();
       written.bytes += filled.size();
       return !filled.empty();
     };
     for (std::int64_t chunk = take(copy); chunk >= 0; chunk = take(copy)) {
-      written.checksums[static_cast<std::size_t>(chunk)] = checksum_of(filled);
       file.write(static_cast<std::uint64_t>(chunk) * kChunkBytes, filled);
     }
   });
@@ -100,9 +103,9 @@ CheckedFile ChunkWriter::write(const std::filesystem::path& path, std::uint64_t 
 CheckedFile ChunkWriter::write(const std::filesystem::path& path, FileParts parts, const OnRead& on_read) {
   const ChunkedParts chunks(parts);
   std::uint64_t at = 0;
-  return write(path, chunks.bytes(), buffers_, [&](std::span<std::byte> buffer) {
+  return write(path, chunks.bytes(), buffers_, [&](std::span<std::byte> buffer, Checksum& checksum) {
     const std::size_t size = std::min<std::uint64_t>(buffer.size(), chunks.bytes() - at);
-    read(chunks, at, buffer.first(size));
+    read(chunks, at, buffer.first(size), [&](std::span<const std::byte> bytes) { checksum.add(bytes); });
     at += size;
     if (on_read && size > 0) on_read(at);
     return size;
@@ -118,32 +121,41 @@ CheckedFile ChunkWriter::write_compressed(const std::filesystem::path& path, Fil
   std::span<const std::byte> frame;  // what of the last one is not in a chunk yet
   const auto buffers = has_room ? buffers_.first(buffers_.size() - FrameEncoder::kBufferBytes) : buffers_;
   const std::uint64_t frames = (chunks.bytes() + kFrameBytes - 1) / kFrameBytes;
-  CheckedFile written = write(path, frames * kMostFrameBytes, buffers, [&](std::span<std::byte> buffer) {
-    std::size_t filled = 0;
-    while (filled < buffer.size() && (!frame.empty() || at < chunks.bytes())) {
-      if (frame.empty()) {
-        const std::size_t size = std::min<std::uint64_t>(kFrameBytes, chunks.bytes() - at);
-        read(chunks, at, encoder.content().first(size));
-        at += size;
-        frame = encoder.encode(size);
-        index.stored_bytes.push_back(static_cast<std::uint32_t>(frame.size()));
-        if (on_read) on_read(at);
-      }
-      const std::size_t size = std::min(frame.size(), buffer.size() - filled);
-      std::copy_n(frame.begin(), size, buffer.begin() + static_cast<std::ptrdiff_t>(filled));
-      frame = frame.subspan(size);
-      filled += size;
-    }
-    return filled;
-  });
+  CheckedFile written =
+      write(path, frames * kMostFrameBytes, buffers, [&](std::span<std::byte> buffer, Checksum& checksum) {
+        std::size_t filled = 0;
+        while (filled < buffer.size() && (!frame.empty() || at < chunks.bytes())) {
+          if (frame.empty()) {
+            const std::size_t size = std::min<std::uint64_t>(kFrameBytes, chunks.bytes() - at);
+            read(chunks, at, encoder.content().first(size), [](std::span<const std::byte>) {});
+            at += size;
+            frame = encoder.encode(size);
+            index.stored_bytes.push_back(static_cast<std::uint32_t>(frame.size()));
+            if (on_read) on_read(at);
+          }
+          const std::size_t size = std::min(frame.size(), buffer.size() - filled);
+          std::copy_n(frame.begin(), size, buffer.begin() + static_cast<std::ptrdiff_t>(filled));
+          checksum.add(frame.first(size));
+          frame = frame.subspan(size);
+          filled += size;
+        }
+        return filled;
+      });
   written.frames = std::move(index);
   return written;
 }
 
-void ChunkWriter::read(const ChunkedParts& parts, std::uint64_t at, std::span<std::byte> target) const {
+/// Fills `target` with what the file has from `at` on, and calls use(bytes) for a bit after another of it.
+template <typename Use>
+void ChunkWriter::read(const ChunkedParts& parts, std::uint64_t at, std::span<std::byte> target, Use&& use) const {
   parts.visit(at, at + target.size(), [&](std::span<const std::byte> piece) {
-    read_(piece, target.first(piece.size()));
-    target = target.subspan(piece.size());
+    while (!piece.empty()) {
+      const std::size_t size = std::min(piece.size(), kHashedTogether);
+      read_(piece.first(size), target.first(size));
+      use(target.first(size));
+      piece = piece.subspan(size);
+      target = target.subspan(size);
+    }
   });
 }
 

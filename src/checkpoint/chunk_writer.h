@@ -43,13 +43,15 @@ class ChunkWriter {
   void verify(const std::filesystem::path& path, const CheckedFile& expected);
 
  private:
-  /// Puts the next bytes of a file into a buffer, and returns how many: fewer than it has room for at the end alone.
-  using Fill = std::function<std::size_t(std::span<std::byte> buffer)>;
+  /// Puts the next bytes of a file into a buffer, adds them to the chunk's checksum, and returns how many they are:
+  /// fewer than there is room for at the end alone.
+  using Fill = std::function<std::size_t(std::span<std::byte> buffer, Checksum& checksum)>;
   template <typename Work>
   static void on_threads(std::uint64_t bytes, std::span<std::byte> buffers, Work&& work);
   static CheckedFile write(const std::filesystem::path& path, std::uint64_t most_bytes, std::span<std::byte> buffers,
                            const Fill& fill);
-  void read(const ChunkedParts& parts, std::uint64_t at, std::span<std::byte> target) const;
+  template <typename Use>
+  void read(const ChunkedParts& parts, std::uint64_t at, std::span<std::byte> target, Use&& use) const;
 
   std::span<std::byte> buffers_;
   ReadMemory read_;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/priority.h"
 #include "base/threads.h"
 #include "train/training_state.h"
 
@@ -60,7 +61,8 @@ void CheckpointSaver::save(std::int64_t step, std::int64_t best, Json state, std
   snapshot_.begin();
   if (run_.save_async) {
     thread_ = std::jthread([this] {
-      set_threads(1);  // the cores are the steps'
+      set_threads(1);
+      lower_priority();  // the cores are the steps'
       save_->write();
       is_written_.store(true, std::memory_order_release);
     });
@@ -90,7 +92,10 @@ void CheckpointSaver::commit() {
     remove_old_checkpoints(run_.output_dir, run_.save_total_limit, run_.save_keep_steps, best_, communicator_);
   };
   if (run_.save_async) {
-    thread_ = std::jthread(remove_old);
+    thread_ = std::jthread([remove_old] {
+      lower_priority();
+      remove_old();
+    });
   } else {
     remove_old();
   }
