@@ -23,14 +23,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kIndexName = "pytorch_model.bin.index.json";
+
+bool has_torch_weights(const fs::path& folder) {
+  return fs::exists(folder / "pytorch_model.bin") || fs::exists(folder / kIndexName);
+}
+
+/// "; checkpoint-20 in it is one": of a folder of checkpoints the last by name, so that an error says what to import.
+std::string checkpoint_within(const fs::path& folder) {
+  fs::path last;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.is_directory() && is_deepspeed_checkpoint(entry.path()) && (last.empty() || entry.path() > last))
+      last = entry.path();
+  }
+  return last.empty() ? "" : fmt::format("; {} in it is one", last.filename().string());
+}
+
 /// pytorch_model.bin of a folder, or the shards that its index names.
 std::vector<fs::path> files_of(const fs::path& source) {
   if (!fs::is_directory(source)) return {source};
   if (fs::exists(source / "pytorch_model.bin")) return {source / "pytorch_model.bin"};
-  const fs::path index_path = source / "pytorch_model.bin.index.json";
+  const fs::path index_path = source / kIndexName;
   if (!fs::exists(index_path))
-    fail("{}: holds neither pytorch_model.bin nor {}, nor a checkpoint of DeepSpeed (latest, *_optim_states.pt)",
-         source.string(), index_path.filename().string());
+    fail(
+        "{}: holds neither pytorch_model.bin nor {}, nor is it a checkpoint of DeepSpeed (latest, *_optim_states.pt){}",
+        source.string(), kIndexName, checkpoint_within(source));
   const Json index = read_json_file(index_path);
   const JsonReader reader(index, index_path.string());
   std::set<std::string> names;
@@ -124,8 +141,12 @@ struct Options {
 
 /// A checkpoint of Heddle's, in the output folder of the run that goes on from it.
 void import_training(const Options& options) {
-  if (!is_deepspeed_checkpoint(options.source))
-    fail("{}: holds weights alone; --format checkpoint takes a checkpoint of DeepSpeed", options.source);
+  if (!is_deepspeed_checkpoint(options.source)) {
+    const fs::path source = options.source;
+    if (!fs::is_directory(source) || has_torch_weights(source))
+      fail("{}: holds weights alone; --format checkpoint takes a checkpoint of DeepSpeed", options.source);
+    fail("{}: is no checkpoint of DeepSpeed (latest, *_optim_states.pt){}", options.source, checkpoint_within(source));
+  }
   const DeepSpeedCheckpoint checkpoint(options.source);
   const fs::path model =
       options.config_name.empty() ? model_folder(options.source, checkpoint) : fs::path(options.config_name);
@@ -140,7 +161,7 @@ void import_from(const Options& options) {
   if (options.format == "checkpoint") return import_training(options);
   if (!options.config_name.empty()) throw UsageError("--config_name is for --format checkpoint");
   if (!is_deepspeed_checkpoint(source)) return import_torch(source, target);
-  if (fs::exists(source / "pytorch_model.bin") || fs::exists(source / "pytorch_model.bin.index.json"))
+  if (has_torch_weights(source))
     note("{}: holds pytorch_model.bin too; DeepSpeed's fp32 weights are read instead", source.string());
   import_deepspeed(source, target);
 }

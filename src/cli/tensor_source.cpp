@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "formats/deepspeed_checkpoint.h"
 #include "formats/file_reader.h"
 #include "formats/gguf.h"
 #include "formats/json.h"
@@ -93,6 +94,26 @@ class CheckpointSource final : public TensorSource {
 
  private:
   Checkpoint checkpoint_;
+};
+
+/// The fp32 weights of DeepSpeed's checkpoint, as its zero_to_fp32.py puts them together.
+class DeepSpeedSource final : public TensorSource {
+ public:
+  explicit DeepSpeedSource(const fs::path& path) : TensorSource(path.string()), checkpoint_(path) {
+    for (const auto& tensor : checkpoint_.tensors()) {
+      tensors_.push_back({tensor.name, tensor.dtype, tensor.shape, path.string()});
+    }
+  }
+  std::string format() const override {
+    if (checkpoint_.stage() == 0) return "universal checkpoint of DeepSpeed";
+    return fmt::format("DeepSpeed, ZeRO stage {}, {} ranks", checkpoint_.stage(), checkpoint_.ranks());
+  }
+  void read(std::size_t tensor, std::int64_t begin, std::int64_t, std::span<std::byte> target) const override {
+    checkpoint_.read(tensor, OptimizerPart::fp32, begin, target);
+  }
+
+ private:
+  DeepSpeedCheckpoint checkpoint_;
 };
 
 enum class Format { safetensors, gguf, torch };
@@ -203,6 +224,7 @@ std::unique_ptr<TensorSource> open_tensor_source(const fs::path& path) {
   if (fs::exists(path / "model.safetensors") || fs::exists(path / "model.safetensors.index.json")) {
     return std::make_unique<StoredSource<WeightFolder>>(path, "model folder");
   }
+  if (is_deepspeed_checkpoint(path)) return std::make_unique<DeepSpeedSource>(path);
   return std::make_unique<FolderSource>(path);
 }
 
