@@ -104,7 +104,7 @@ class AliveBuffers {
     }
   }
 
-  void add_memory(BufferClass buffer_class, std::string source, std::uint64_t bytes) {
+  void add_memory(BufferClass buffer_class, const std::string& source, std::uint64_t bytes) {
     if (bytes > 0) groups_[{buffer_class, source}] = {buffer_class, source, 0, bytes};
   }
 
