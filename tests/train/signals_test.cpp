@@ -8,6 +8,7 @@ namespace heddle {
 namespace {
 
 TEST(SignalWatch, NotesWhatAsksToStop) {
+  const auto before = std::signal(SIGHUP, SIG_DFL);  // whoever started the tests may have ignored it
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const SignalWatch watch;
     EXPECT_EQ(SignalWatch::received(), 0);
@@ -17,6 +18,7 @@ TEST(SignalWatch, NotesWhatAsksToStop) {
   EXPECT_EQ(SignalWatch::name_of(SIGINT), "SIGINT");
   EXPECT_EQ(SignalWatch::name_of(SIGTERM), "SIGTERM");
   EXPECT_EQ(SignalWatch::name_of(SIGHUP), "SIGHUP");
+  std::signal(SIGHUP, before);
 }
 
 TEST(SignalWatch, OutlivesTheReaderOfTheProgressAndUnderNohupTheTerminal) {
