@@ -200,7 +200,7 @@ TEST_F(Supervise, NothingIsLeftRunning) {
   std::ofstream(folder_ / "kind")
       << "trap 'touch saved; exit 0' TERM\necho $$ >kind.id\nwhile :; do sleep 0.02; done\n";
   EXPECT_EQ(
-      run({"--max_restarts", "0", "--grace", "0.5"},
+      run({"--max_restarts", "0", "--grace", "2"},
           std::string(
               "setsid sh deaf & sh kind & until [ -s deaf.id ] && [ -s kind.id ]; do sleep 0.02; done; kill -KILL $$")),
       1);

@@ -35,6 +35,7 @@ int run(Communicator& communicator, const std::string& name, const std::string& 
     return 0;
   }
   if (name == "stall") {
+    communicator.barrier();  // so that the others arrive together
     if (communicator.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(60));
     float value = 1;
     communicator.all_reduce(std::span(&value, 1), Reduction::sum, "loss");
@@ -59,7 +60,7 @@ int run(Communicator& communicator, const std::string& name, const std::string& 
 int run_scene(const std::string& name, const std::string& output) {
   try {
     JobOptions options;
-    if (name == "stall") options.time_limit = milliseconds(500);
+    if (name == "stall") options.time_limit = milliseconds(2000);
     return run_job(
         name == "ranks" ? 5 : 0, [&](Communicator& communicator) { return run(communicator, name, output); }, options);
   } catch (const std::exception& error) {
