@@ -62,9 +62,10 @@ BytesRead bytes_read(const StepProgram& program) {
 
 std::string name_of(const StepProgram& program, const Instruction& instruction) {
   std::string name(instruction.operation->name);
-  if (name == "linear") {
-    const Shape& weight = program.at(instruction.inputs[1]).type.shape;
-    name += " " + std::to_string(weight[0]) + "x" + std::to_string(weight[1]);
+  if (name == "linear" || name == "linear_group") {
+    std::int64_t rows = 0;  // of all weights
+    for (const int output : instruction.outputs) rows += program.at(output).type.shape.back();
+    name += " " + std::to_string(rows) + "x" + std::to_string(program.at(instruction.inputs[1]).type.shape.back());
   }
   return name;
 }

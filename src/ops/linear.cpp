@@ -1,7 +1,8 @@
 #include "ops/declarations.h"
 
 // y = x·Wᵀ + bias + residual, x [T,I], W [O,I] (or [I,O] and x·W where `transposed`, GPT-2's Conv1D), y [T,O].
-// W may be quantized where it is read; it has no gradient then.
+// W may be quantized where it is read; it has no gradient then. linear_group: y_i = x·W_iᵀ + bias_i of one x; made by
+// the pass group_linears(), it has no backward.
 // Backward: dx = dy·W + what was gathered; dW += dyᵀ·x; dbias += sum over t of dy.
 // Cost: 2*T*I*O FLOPs each.
 namespace heddle {
@@ -25,6 +26,12 @@ std::vector<ValueType> infer(std::span<const ValueType> in, const Attributes& a)
   return {y};
 }
 
+std::vector<ValueType> infer_group(std::span<const ValueType> in, const Attributes& a) {
+  std::vector<ValueType> out;
+  for (std::size_t i = 1; i < in.size(); i += 2) out.push_back(infer({{in[0], in[i]}}, a)[0]);
+  return out;
+}
+
 std::vector<ValueType> infer_input(std::span<const ValueType> in, const Attributes& a) {
   return {with_columns(in[0], inputs_of(in[1], a))};
 }
@@ -33,6 +40,12 @@ std::vector<ValueType> infer_weight(std::span<const ValueType>, const Attributes
 
 double flops(std::span<const ValueType> in, std::span<const ValueType>, const Attributes&) {
   return 2.0 * static_cast<double>(in[0].shape[0]) * static_cast<double>(in[1].shape.elements());
+}
+
+double group_flops(std::span<const ValueType> in, std::span<const ValueType>, const Attributes&) {
+  double sum = 0;
+  for (std::size_t i = 1; i < in.size(); i += 2) sum += static_cast<double>(in[i].shape.elements());
+  return 2.0 * static_cast<double>(in[0].shape[0]) * sum;
 }
 
 double weight_flops(std::span<const ValueType> in, std::span<const ValueType>, const Attributes&) {
@@ -64,6 +77,7 @@ std::vector<Operation> linear_operations() {
            .flops = flops,
            .backward = backward,
            .in_place = {{0, 3}}},
+          {.name = "linear_group", .inputs = 3, .outputs = 1, .infer = infer_group, .flops = group_flops},
           {.name = "linear_backward_input",
            .inputs = 3,
            .outputs = 1,

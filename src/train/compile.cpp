@@ -259,6 +259,7 @@ CompiledRun compile_generation(const ModelConfig& model, WeightRules rules, DTyp
                                               .purpose = ProgramBuilder::Purpose::generation,
                                               .token_capacity = tokens,
                                               .cache_capacity = cache_positions}));
+  group_linears(compiled.programs.back());
   allocate_all(compiled);
   return compiled;
 }

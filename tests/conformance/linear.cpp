@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include "operation.h"
 
 namespace heddle::conformance {
@@ -22,6 +24,19 @@ Outputs linear_reference(const Case& c) {
     if (residual.present) y = y + residual[at];
     return y;
   })};
+}
+
+Outputs linear_group_reference(const Case& c) {
+  Outputs outputs;
+  for (std::size_t i = 0; i < c.out.size(); ++i) {
+    const Case alone{.name = "",
+                     .in = {c.in[0], c.in[1 + 2 * i], c.in[2 + 2 * i], absent()},
+                     .out = {c.out[i]},
+                     .attributes = {},
+                     .scalars = c.scalars};
+    outputs.push_back(linear_reference(alone)[0]);
+  }
+  return outputs;
 }
 
 Outputs linear_backward_input_reference(const Case& c) {
@@ -65,6 +80,38 @@ Case linear_case(Precision p, Extents e, bool transposed, bool has_bias, bool ha
           .out = {output(a, y)},
           .attributes = {{"transposed", std::int64_t{transposed}}},
           .scalars = {.tokens = e.tokens}};
+}
+
+/// Products of x with as many rows of a weight each, the first with a bias.
+Case linear_group_case(Precision p, std::int64_t tokens, std::int64_t inputs,
+                       const std::vector<std::int64_t>& outputs) {
+  const DType a = p.activation;
+  Case c{.name = fmt::format("T {} I {} O {}", tokens, inputs, fmt::join(outputs, ", ")),
+         .in = {random(a, {tokens, inputs}, 1)},
+         .out = {},
+         .attributes = {},
+         .scalars = {.tokens = tokens}};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    c.in.push_back(random(a, {outputs[i], inputs}, 2 + i));
+    c.in.push_back(i == 0 ? random(a, {outputs[i]}, 10) : absent(a));
+    c.out.push_back(output(a, {tokens, outputs[i]}));
+  }
+  return c;
+}
+
+std::vector<Case> linear_group_cases(Precision p) {
+  std::vector<Case> cases = {linear_group_case(p, 1, 300, {97, 33, 1}), linear_group_case(p, 7, 37, {29, 64}),
+                             linear_group_case(p, 1, 1, {1})};
+  for (const DType type : kQuantized) {
+    for (const bool all : {false, true}) {
+      Case c = linear_group_case(p, 1, 64, {37, 70});
+      c.name += fmt::format(" weight{} {}", all ? "s" : "", torch_name(type));
+      c.in[1] = random_quantized(type, c.in[1].shape, 2);
+      if (all) c.in[3] = random_quantized(type, c.in[3].shape, 3);
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
 }
 
 Case linear_backward_input_case(Precision p, Extents e, bool transposed, bool has_addend) {
@@ -143,6 +190,13 @@ std::vector<Operation> linear_operations() {
        .aliases = {{{.output = 0, .input = 3}}},
        .large = [](Precision p) { return linear_case(p, kLarge, false, false, true); },
        .flops = large_flops},
+      {.name = "linear_group",
+       .cases = linear_group_cases,
+       .reference = linear_group_reference,
+       .large =
+           [](Precision p) {
+             return linear_group_case(p, 1, kLarge.inputs, {kLarge.outputs, kLarge.outputs});
+           }},
       {.name = "linear_backward_input",
        .cases = [](Precision p) -> std::vector<Case> {
          std::vector<Case> cases = {linear_backward_input_case(p, {1, 1, 1}, false, false),

@@ -514,6 +514,37 @@ TEST(Attention, OneQueryReadsALongCacheInChunks) {
   expect_cached_agreement(std::move(trial), {2998, 1, 1});
 }
 
+/// Output and lse of the last query of a problem, whose keys and values are all in the cache.
+std::vector<std::vector<std::byte>> last_of(Trial& trial, int thread_count) {
+  set_threads(thread_count);
+  const AttentionProblem& x = trial.problem;
+  const PlannedScratch planned(thread_count);
+  Scalars s;
+  s.tokens = s.documents = 1;
+  s.past = x.tokens() - 1;
+  std::array<std::int32_t, 2> starts{0, 1};
+  Tensor o({1, x.heads, x.head_dim}, trial.type), lse({x.heads, 1}, DType::f32);
+  const std::array in{rows(trial.q.view(), s.past, x.tokens()), trial.k.view(), trial.v.view(),
+                      TensorView{starts.data(), DType::i32, {2}}};
+  const std::array out{o.view(), lse.view()};
+  cpu::attention({in, out, attributes(x, {}, true), s, planned.scratch});
+  return {o.bytes(), lse.bytes()};
+}
+
+TEST(Attention, BitsOfOneQueryDoNotDependOnThreads) {
+  // Fewer units than threads; tiles in part; five heads on one key, more than go together; chunks of several tiles.
+  for (const auto& [keys, heads, kv_heads] :
+       {std::array<std::int64_t, 3>{1, 2, 1}, {65, 3, 3}, {200, 5, 1}, {545, 9, 3}, {2500, 2, 1}}) {
+    for (DType type : {DType::f32, DType::bf16}) {
+      AttentionProblem x = problem({keys}, heads, kv_heads, 20);
+      if (keys == 545) x.window = 300;
+      Trial trial(x, type);
+      const auto alone = last_of(trial, 1);
+      for (int count : {2, 3, 7}) EXPECT_EQ(last_of(trial, count), alone) << count << " threads, " << keys << " keys";
+    }
+  }
+}
+
 TEST(KvAppend, OverwritesItsRowsAndNoOthers) {
   Tensor k({3, 2, 5}, DType::bf16), cache({8, 2, 5}, DType::bf16);
   std::vector<double> added(30), before(80);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "instruction_sets.h"
 #include "kernels/cpu/kernels.h"
 #include "ops/token_sums.h"
 #include "product_operands.h"
@@ -98,6 +99,54 @@ TEST(Linear, ResidualOfAnotherTypeThanYIsRefused) {
   Tensor x = whole_tensor(DType::bf16, {3, 4}, 1), weight = whole_tensor(DType::bf16, {5, 4}, 2);
   Tensor residual(DType::bf16, {3, 5}), y(DType::f32, {3, 5});
   EXPECT_THROW(run_kernel(cpu::linear, {x.view(), weight.view(), {}, residual.view()}, {y.view()}, {}), Error);
+}
+
+/// Outputs of products of one x, together or one after another. `types` are those of the weights.
+std::vector<std::vector<std::byte>> grouped(Tensor x, const std::vector<DType>& types, const Extents& e,
+                                            bool together) {
+  std::vector<Tensor> weights, biases, results;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const std::int64_t outputs = e.outputs / static_cast<std::int64_t>(i + 1);
+    weights.push_back(random_tensor(types[i], {outputs, e.inputs}, 10 + i));
+    biases.push_back(random_tensor(x.dtype, {outputs}, 20 + i));
+    results.emplace_back(x.dtype, Shape{e.tokens, outputs});
+  }
+  std::vector<TensorView> in = {x.view()}, out;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    in.insert(in.end(), {weights[i].view(), i == 1 ? TensorView{} : biases[i].view()});
+    out.push_back(results[i].view());
+    if (!together) run_kernel(cpu::linear, {x.view(), in[1 + 2 * i], in[2 + 2 * i], {}}, {out[i]}, {});
+  }
+  if (together) run_kernel(cpu::linear_group, in, out, {});
+  std::vector<std::vector<std::byte>> bytes;
+  for (const Tensor& result : results) bytes.push_back(result.bytes);
+  return bytes;
+}
+
+TEST(LinearGroup, HasTheBitsOfEachProductAlone) {
+  constexpr DType f32 = DType::f32, bf16 = DType::bf16, f16 = DType::f16;
+  struct Types {
+    DType x;
+    std::vector<DType> weights;
+  };
+  for (const int threads : {1, 3}) {
+    const ThreadsScope scope(threads);
+    // Columns short of a strip; columns of four strips and a part; depth of several blocks; rows that are packed.
+    for (const Extents& e : {Extents{1, 7, 9}, {1, 64, 70}, {1, 1537, 130}, {3, 40, 33}}) {
+      for (const Types& types : {Types{f32, {f32, f32, f32}},
+                                 {bf16, {bf16, bf16}},
+                                 {f32, {bf16, bf16}},
+                                 {f32, {f32, bf16, f16}},
+                                 {f16, {f16, f16}},
+                                 {f32, {f32, f32, f32, f32, f32}}}) {
+        const Tensor x = random_tensor(types.x, {e.tokens, e.inputs}, 1);
+        test::with_each_way_to_multiply([&](const char* name) {
+          EXPECT_EQ(grouped(x, types.weights, e, true), grouped(x, types.weights, e, false))
+              << name << ' ' << e.tokens << 'x' << e.inputs << 'x' << e.outputs << ", " << threads << " threads";
+        });
+      }
+    }
+  }
 }
 
 TEST(LinearBackwardInput, IsDyTimesWPlusAddend) {

@@ -55,7 +55,7 @@ TEST(Matvec, ARowAloneHasTheBitsThatItHasAmongOthers) {
           p.a = cpu::submatrix(p.a, row, 0);
           p.addend = static_cast<const float*>(p.addend) + row * columns;
           p.c = static_cast<float*>(p.c) + row * columns;
-          const bool done = cpu::multiply_row(p, scratch.get());
+          const bool done = cpu::multiply_row({&p, 1}, scratch.get());
           EXPECT_TRUE(done || std::string_view(name) == "SCALAR") << name;
           if (!done) cpu::matmul(p, scratch.get());
         }
@@ -70,16 +70,16 @@ TEST(Matvec, OtherFormsAreLeftToThePackedProduct) {
   Tensor a = random_tensor(DType::f32, {2, 16}, 1), weight = random_tensor(DType::f32, {8, 16}, 2),
          bias = random_tensor(DType::f32, {8}, 3), addend = random_tensor(DType::f32, {2, 8}, 4), c(DType::f32, {2, 8});
   const MatrixProduct two_rows = product_of(a, weight, bias, addend, c);
-  EXPECT_FALSE(cpu::multiply_row(two_rows, scratch.get()));
+  EXPECT_FALSE(cpu::multiply_row({&two_rows, 1}, scratch.get()));
   MatrixProduct along_columns = two_rows;
   along_columns.rows = 1;
   along_columns.columns = along_columns.depth = 8;
   along_columns.b = cpu::row_major(weight.bytes.data(), DType::f32, 8);
-  EXPECT_FALSE(cpu::multiply_row(along_columns, scratch.get()));
+  EXPECT_FALSE(cpu::multiply_row({&along_columns, 1}, scratch.get()));
   MatrixProduct half = two_rows;
   half.rows = 1;
   half.b.dtype = DType::f16;
-  EXPECT_FALSE(cpu::multiply_row(half, scratch.get()));
+  EXPECT_FALSE(cpu::multiply_row({&half, 1}, scratch.get()));
 }
 
 }  // namespace

@@ -231,6 +231,38 @@ TEST(Fuse, AProductThatIsNeededElsewhereStaysAsItIs) {
   EXPECT_EQ(toy::count(program, "add", Phase::forward), 2);
 }
 
+TEST(GroupLinears, ProductsOfOneInputAreMadeWhereTheFirstIs) {
+  Parameters parameters;
+  ProgramBuilder e({.name = "toy", .token_capacity = 8}, parameters);
+  e.begin_unit("block 0");
+  const auto normal = Initialization::normal(0.02);
+  const auto weight = [&](const char* name) { return e.weight(name, {8, 8}, normal); };
+  const Value x = e.embedding(e.input_ids(), e.weight("embed", {16, 8}, normal));
+  const Value bias = e.weight("b", {8}, normal);
+  const Value q = e.linear(x, weight("q")), a = e.activation(q, Activation::relu);
+  const Value k = e.linear(x, weight("k"), bias);
+  const Value added = e.add(a, e.linear(x, weight("o")));                       // gets a residual
+  const Value conv = e.linear(x, weight("conv"), {}, true);                     // GPT-2's
+  const Value late = e.linear(x, e.activation(weight("l"), Activation::relu));  // of a weight that is made meanwhile
+  Value sum = e.add(k, added);
+  for (const Value part : {conv, late}) sum = e.add(sum, e.activation(part, Activation::relu));
+  e.begin_unit("head");
+  const Value other = e.linear(x, weight("other"));
+  e.language_model_head(e.add(sum, e.activation(other, Activation::relu)), e.weight("head", {16, 8}, normal), {});
+  StepProgram program = e.take();
+  fuse(program);
+  group_linears(program);
+  expect_sound(program);
+  const auto groups = toy::all(program, "linear_group");
+  ASSERT_EQ(groups.size(), 1u);
+  const auto label = [&](int id) { return id < 0 ? std::string("absent") : program.at(id).label; };
+  std::vector<std::string> inputs;
+  for (const int id : groups[0]->inputs) inputs.push_back(label(id));
+  EXPECT_EQ(inputs, (std::vector<std::string>{"embedding", "q", "absent", "k", "b"}));
+  EXPECT_EQ(groups[0]->outputs, (std::vector<int>{q.id, k.id}));
+  EXPECT_EQ(toy::all(program, "linear").size(), 4u);
+}
+
 TEST(Allocate, BuffersThatLiveAtOnceNeverOverlap) {
   for (const auto& [mode, one_micro_batch] :
        {std::pair{RecomputeMode::none, false}, std::pair{RecomputeMode::none, true},

@@ -1,7 +1,8 @@
 // Attention of one query row against past + 1 cached keys; operands and formula as attention.cpp. Overwrites o and lse.
 // The cost is reading the cache once, so the query heads of a group share each key and value read, and lanes are
 // dimensions. A work unit is one key-value head and one chunk of keys, whose length depends on shapes alone; the
-// chunks' results are merged in order (Dao et al. 2023, "Flash-Decoding").
+// chunks' results are merged in order (Dao et al. 2023, "Flash-Decoding"). A thread takes neighbouring units, which lie
+// side by side in memory, and each tile is brought near while the one before is computed.
 #include "kernels/cpu/attention_decode.h"
 
 #include "kernels/cpu/attention_targets.h"
@@ -22,6 +23,8 @@ namespace {
 
 /// Result of one head over one chunk, in shared scratch: [padded] unnormalised output, then maximum and sum.
 struct Chunks {
+  /// Enough to share them out evenly; merging them is a small part of the work.
+  static constexpr std::int64_t kMostChunks = 32;
   float* results;
   std::int64_t floats_per_result;
   std::int64_t first_key;  // the window's, rounded down to a tile
@@ -35,9 +38,13 @@ struct Chunks {
     const std::int64_t keys = last_key + 1 - first_key;
     const auto room = static_cast<std::int64_t>(scratch.shared_bytes / sizeof(float)) / (floats_per_result * a.heads);
     HEDDLE_CHECK(room >= 1);
-    keys_per_chunk = 8 * kTile;
-    while ((keys + keys_per_chunk - 1) / keys_per_chunk > room) keys_per_chunk *= 2;
+    keys_per_chunk = kTile;
+    while ((keys + keys_per_chunk - 1) / keys_per_chunk > std::min(room, kMostChunks)) keys_per_chunk *= 2;
     count = (keys + keys_per_chunk - 1) / keys_per_chunk;
+  }
+  Range keys_of(std::int64_t chunk, const AttentionCall& a) const {
+    const std::int64_t begin = first_key + chunk * keys_per_chunk;
+    return {begin, std::min(begin + keys_per_chunk, a.past + 1)};
   }
   float* result(std::int64_t chunk, std::int64_t heads, std::int64_t head) const {
     return results + (chunk * heads + head) * floats_per_result;
@@ -48,7 +55,7 @@ struct Chunks {
 constexpr std::int64_t kMostHeads = 4;
 
 /// Brings a row of the next tile near: rows of one head lie apart by those of the others, where no prefetcher of the
-/// processor follows. May lie beyond the cache.
+/// processor follows.
 template <typename T>
 HWY_INLINE void prefetch_row(const T* row, std::int64_t columns) {
   constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
@@ -95,39 +102,67 @@ struct CacheTile {
         columns(cache.shape[2]),
         count(rows) {}
   const T* row(std::int64_t r) const { return first + r * stride; }
+  HWY_INLINE void prefetch(std::int64_t r) const {  // a call that only does this would be optimised away
+    if (r < count) prefetch_row(row(r), columns);
+  }
 };
 
-/// sums[h] += queries[h] * key, lane by lane.
-template <std::int64_t kHeads>
-HWY_INLINE void add_products(const float* queries, std::int64_t padded, FloatVector key, FloatVector (&sums)[kHeads]) {
+/// Keys and values of a tile: those of a range that begins in it.
+template <typename T>
+struct TilePair {
+  CacheTile<T> keys, values;
+
+  TilePair(const KernelCall& call, Range range, std::int64_t head)
+      : keys(call.in[1], range.begin, std::min(kTile, range.count()), head),
+        values(call.in[2], range.begin, std::min(kTile, range.count()), head) {}
+};
+
+/// Keys whose sums are in registers at once, with those of all heads.
+constexpr std::int64_t kKeysTogether = hn::MaxLanes(FloatTag()) == 8 ? 2 : 4;  // AVX2 has half as many registers
+
+/// sums[h][i] += queries[h] * keys[i] from column c on, lane by lane.
+template <std::int64_t kHeads, typename T, typename Extent>
+HWY_INLINE void add_products(const float* queries, std::int64_t padded, const T* const* keys, std::int64_t c,
+                             Extent extent, FloatVector (&sums)[kHeads][kKeysTogether]) {
+  const FloatTag d;
+  FloatVector key[kKeysTogether];
+  HWY_UNROLL(4)
+  for (std::int64_t i = 0; i < kKeysTogether; ++i) key[i] = load(d, keys[i] + c, extent);
   HWY_UNROLL(4)
   for (std::int64_t h = 0; h < kHeads; ++h) {
-    sums[h] = hn::MulAdd(hn::LoadU(FloatTag(), queries + h * padded), key, sums[h]);
+    const auto query = hn::LoadU(d, queries + h * padded + c);
+    HWY_UNROLL(4)
+    for (std::int64_t i = 0; i < kKeysTogether; ++i) sums[h][i] = hn::MulAdd(query, key[i], sums[h][i]);
   }
 }
 
 /// scores[h][j] = queries[h] . keys[j], up to a multiple of four keys: what stands behind the last means nothing.
 template <std::int64_t kHeads, typename T>
-void score_keys(const CacheTile<T>& keys, const float* queries, std::int64_t padded, float* scores) {
+void score_keys(const CacheTile<T>& keys, const CacheTile<T>& next, const float* queries, std::int64_t padded,
+                float* scores) {
   const FloatTag d;
-  const std::int64_t lanes = float_lanes();
   for (std::int64_t j = 0; j < keys.count; j += 4) {
     FloatVector products[kHeads][4];
-    for (std::int64_t i = 0; i < 4; ++i) {
-      const T* key = keys.row(std::min(j + i, keys.count - 1));
-      prefetch_row(key + kTile * keys.stride, keys.columns);
-      FloatVector sums[kHeads];
+    HWY_UNROLL(2)
+    for (std::int64_t first = 0; first < 4; first += kKeysTogether) {
+      const T* rows[kKeysTogether];
+      FloatVector sums[kHeads][kKeysTogether];
       HWY_UNROLL(4)
-      for (std::int64_t h = 0; h < kHeads; ++h) sums[h] = hn::Zero(d);
-      std::int64_t c = 0;
-      for (; c + lanes <= keys.columns; c += lanes) add_products<kHeads>(queries + c, padded, load(d, key + c), sums);
-      if (c < keys.columns) {
-        const auto rest = load_first(d, key + c, static_cast<std::size_t>(keys.columns - c));
-        add_products<kHeads>(queries + c, padded, rest, sums);
+      for (std::int64_t i = 0; i < kKeysTogether; ++i) {
+        next.prefetch(j + first + i);
+        rows[i] = keys.row(std::min(j + first + i, keys.count - 1));
+        HWY_UNROLL(4)
+        for (std::int64_t h = 0; h < kHeads; ++h) sums[h][i] = hn::Zero(d);
       }
+      for_each_vector(keys.columns, [&](std::int64_t c, auto extent)
+                                        HWY_ATTR { add_products<kHeads>(queries, padded, rows, c, extent, sums); });
       HWY_UNROLL(4)
-      for (std::int64_t h = 0; h < kHeads; ++h) products[h][i] = sums[h];
+      for (std::int64_t h = 0; h < kHeads; ++h) {
+        HWY_UNROLL(4)
+        for (std::int64_t i = 0; i < kKeysTogether; ++i) products[h][first + i] = sums[h][i];
+      }
     }
+    HWY_UNROLL(4)
     for (std::int64_t h = 0; h < kHeads; ++h) store_sums_of_lanes(products[h], scores + h * kTile + j);
   }
 }
@@ -166,9 +201,9 @@ HWY_INLINE void add_columns(const CacheTile<T>& values, std::int64_t c, Extent e
 
 /// The same for all columns. Rows of outputs are apart by `stride`.
 template <std::int64_t kHeads, typename T>
-void add_values(const CacheTile<T>& values, const float* weights, const float* rescale, float* outputs,
-                std::int64_t stride) {
-  for (std::int64_t j = 0; j < values.count; ++j) prefetch_row(values.row(j + kTile), values.columns);
+void add_values(const CacheTile<T>& values, const CacheTile<T>& next, const float* weights, const float* rescale,
+                float* outputs, std::int64_t stride) {
+  for (std::int64_t j = 0; j < next.count; ++j) next.prefetch(j);
   for_each_vector(values.columns, [&](std::int64_t c, auto extent) HWY_ATTR {
     add_columns<kHeads>(values, c, extent, weights, rescale, outputs, stride);
   });
@@ -199,30 +234,27 @@ float weigh(const AttentionCall& a, std::int64_t key_begin, std::int64_t key_cou
     hn::StoreU(p, d, scores + j);
     sums = hn::Add(sums, p);
   }
-  const float rescale = std::exp(before - maximum);
+  const float rescale = sum > 0.0f ? std::exp(before - maximum) : 0.0f;  // nothing yet: exp would be slow to say 0
   sum = sum * rescale + sum_lanes(d, sums);
   return rescale;
 }
 
 /// A tile for kHeads heads from `head` on, whose queries follow one another.
 template <std::int64_t kHeads, typename T>
-void attend_tile(const AttentionCall& a, const CacheTile<T>& keys, const CacheTile<T>& values, std::int64_t key_begin,
+void attend_tile(const AttentionCall& a, const TilePair<T>& tile, const TilePair<T>& next, std::int64_t key_begin,
                  const float* queries, float* scores, float* results, std::int64_t floats_per_result) {
-  score_keys<kHeads>(keys, queries, a.padded, scores);
+  score_keys<kHeads>(tile.keys, next.keys, queries, a.padded, scores);
   float rescale[kHeads];
   for (std::int64_t h = 0; h < kHeads; ++h) {
     float* end = results + h * floats_per_result + a.padded;
-    rescale[h] = weigh(a, key_begin, keys.count, scores + h * kTile, end[0], end[1]);
+    rescale[h] = weigh(a, key_begin, tile.keys.count, scores + h * kTile, end[0], end[1]);
   }
-  add_values<kHeads>(values, scores, rescale, results, floats_per_result);
+  add_values<kHeads>(tile.values, next.values, scores, rescale, results, floats_per_result);
 }
 
-void attend_chunk(const AttentionCall& a, const KernelCall& call, const Chunks& chunks, std::int64_t chunk,
-                  std::int64_t kv_head, int thread) {
-  ScratchPieces pieces(call.scratch, thread);
-  float* queries = pieces.take((a.group + 4) * a.padded);  // [group][padded], times scale
-  float* scores = pieces.take(kMostHeads * kTile);
-  const std::int64_t first_head = kv_head * a.group;
+/// Queries of a unit's heads [group][padded], times scale; and their results, empty.
+void begin_unit(const AttentionCall& a, const KernelCall& call, const Chunks& chunks, std::int64_t chunk,
+                std::int64_t first_head, float* queries) {
   for (std::int64_t g = 0; g < a.group; ++g) {
     load_rows(call.in[0], 0, 1, first_head + g, a.scale, queries + g * a.padded, a.padded);
     float* result = chunks.result(chunk, a.heads, first_head + g);
@@ -230,30 +262,50 @@ void attend_chunk(const AttentionCall& a, const KernelCall& call, const Chunks& 
     result[a.padded] = -1.0e30f;  // maximum: finite, so that differences stay finite before any key is seen
     result[a.padded + 1] = 0.0f;  // sum
   }
-  const std::int64_t begin = chunks.first_key + chunk * chunks.keys_per_chunk;
-  const std::int64_t end = std::min(begin + chunks.keys_per_chunk, a.past + 1);
+}
+
+/// Work units [begin, end): chunk by chunk, in each head by head.
+void attend_units(const AttentionCall& a, const KernelCall& call, const Chunks& chunks, Range units, int thread) {
+  ScratchPieces pieces(call.scratch, thread);
+  float* queries = pieces.take((a.group + 4) * a.padded);
+  float* scores = pieces.take(kMostHeads * kTile);
   with_element_type(call.in[1].dtype, [&](auto* null) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(null)>;
-    const CacheTile<T> first(call.in[2], begin, std::min(kTile, end - begin), kv_head);
-    for (std::int64_t j = 0; j < first.count; ++j) prefetch_row(first.row(j), first.columns);
-    for (std::int64_t key_begin = begin; key_begin < end; key_begin += kTile) {
-      const std::int64_t count = std::min(kTile, end - key_begin);
-      const CacheTile<T> keys(call.in[1], key_begin, count, kv_head), values(call.in[2], key_begin, count, kv_head);
-      for (std::int64_t g = 0; g < a.group; g += kMostHeads) {
-        const auto attend = [&](auto heads) HWY_ATTR {
-          attend_tile<decltype(heads)::value>(a, keys, values, key_begin, queries + g * a.padded, scores,
-                                              chunks.result(chunk, a.heads, first_head + g), chunks.floats_per_result);
-        };
-        switch (std::min(kMostHeads, a.group - g)) {
-          case 1: attend(std::integral_constant<std::int64_t, 1>()); break;
-          case 2: attend(std::integral_constant<std::int64_t, 2>()); break;
-          case 3: attend(std::integral_constant<std::int64_t, 3>()); break;
-          default: attend(std::integral_constant<std::int64_t, kMostHeads>());
+    const auto first_tile = [&](std::int64_t unit) {
+      return TilePair<T>(call, chunks.keys_of(unit / a.kv_heads, a), unit % a.kv_heads);
+    };
+    TilePair<T> next = first_tile(units.begin);
+    for (std::int64_t j = 0; j < next.keys.count; ++j) {
+      next.keys.prefetch(j);
+      next.values.prefetch(j);
+    }
+    for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
+      const std::int64_t chunk = unit / a.kv_heads, kv_head = unit % a.kv_heads;
+      begin_unit(a, call, chunks, chunk, kv_head * a.group, queries);
+      for (Range keys = chunks.keys_of(chunk, a); keys.count() > 0; keys.begin += kTile) {
+        const TilePair<T> tile = next;
+        const Range behind = {std::min(keys.begin + kTile, keys.end), keys.end};
+        next = behind.count() == 0 && unit + 1 < units.end ? first_tile(unit + 1) : TilePair<T>(call, behind, kv_head);
+        for (std::int64_t g = 0; g < a.group; g += kMostHeads) {
+          const auto attend = [&](auto heads) HWY_ATTR {
+            attend_tile<decltype(heads)::value>(a, tile, next, keys.begin, queries + g * a.padded, scores,
+                                                chunks.result(chunk, a.heads, kv_head * a.group + g),
+                                                chunks.floats_per_result);
+          };
+          switch (std::min(kMostHeads, a.group - g)) {
+            case 1: attend(std::integral_constant<std::int64_t, 1>()); break;
+            case 2: attend(std::integral_constant<std::int64_t, 2>()); break;
+            case 3: attend(std::integral_constant<std::int64_t, 3>()); break;
+            default: attend(std::integral_constant<std::int64_t, kMostHeads>());
+          }
         }
       }
     }
   });
 }
+
+/// From so many on, merging is worth waking other threads.
+constexpr std::int64_t kLeastMergedFloats = 1 << 14;
 
 void merge_chunks(const AttentionCall& a, const KernelCall& call, const Chunks& chunks, std::int64_t head) {
   float maximum = -1.0e30f;
@@ -276,10 +328,17 @@ void merge_chunks(const AttentionCall& a, const KernelCall& call, const Chunks& 
 void attention_decode(const KernelCall& call) {
   const AttentionCall a(call, call.in[0], call.in[1], call.in[3]);
   const Chunks chunks(a, call.scratch);
-  parallel_for(chunks.count * a.kv_heads, [&](std::int64_t unit, int thread) {
-    attend_chunk(a, call, chunks, unit / a.kv_heads, unit % a.kv_heads, thread);
+  const std::int64_t units = chunks.count * a.kv_heads;
+  const std::int64_t run = (units + threads() - 1) / threads();
+  parallel_for((units + run - 1) / run, [&](std::int64_t index, int thread) {
+    attend_units(a, call, chunks, {index * run, std::min(units, (index + 1) * run)}, thread);
   });
-  parallel_for(a.heads, [&](std::int64_t head, int) { merge_chunks(a, call, chunks, head); });
+  const auto merge = [&](std::int64_t head, int) { merge_chunks(a, call, chunks, head); };
+  if (chunks.count * a.heads * a.padded <= kLeastMergedFloats) {
+    for (std::int64_t head = 0; head < a.heads; ++head) merge(head, 0);
+  } else {
+    parallel_for(a.heads, merge);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@ void embedding(const KernelCall& call);
 void embedding_backward(const KernelCall& call);
 void neftune(const KernelCall& call);
 void linear(const KernelCall& call);
+void linear_group(const KernelCall& call);
 void linear_backward_input(const KernelCall& call);
 void linear_backward_weight(const KernelCall& call);
 void rms_norm(const KernelCall& call);

@@ -1,10 +1,16 @@
-// y = x W^T + bias + residual, x [T,I], W [O,I] (transposed: x W with W [I,O]), y [T,O].
+// y = x W^T + bias + residual, x [T,I], W [O,I] (transposed: x W with W [I,O]), y [T,O]. A group is several of them of
+// one x, without residuals: of one row in one pass over all weights.
 // Backward: dx = dy W + addend overwrites dx; dW = dy^T x (transposed: x^T dy) and dbias = column sums of dy overwrite
 // or add, as the call says. T*I*O multiply-adds each. W may be quantized in y and dx; with x and dy in bf16 it is
 // rounded to that, as bitsandbytes and transformers decode it.
+#include <algorithm>
+#include <array>
+#include <span>
+
 #include "base/error.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul.h"
+#include "kernels/cpu/matvec.h"
 
 namespace heddle::cpu {
 namespace {
@@ -21,6 +27,14 @@ MatrixProduct product_into(const TensorView& c, std::int64_t depth, const Matrix
   return product;
 }
 
+MatrixProduct forward_product(const TensorView& x, const TensorView& weight, const TensorView& bias,
+                              const TensorView& y, bool is_transposed) {
+  MatrixProduct product = product_into(y, x.shape.back(), row_major(x), transposed(weight_of(weight, is_transposed)));
+  product.bias = bias.data;
+  product.bias_dtype = bias.dtype;
+  return product;
+}
+
 void set_addend(MatrixProduct& product, const TensorView& addend) {
   if (!addend.present()) return;
   HEDDLE_CHECK(addend.dtype == product.c_dtype);
@@ -31,14 +45,25 @@ void set_addend(MatrixProduct& product, const TensorView& addend) {
 }  // namespace
 
 void linear(const KernelCall& call) {
-  const TensorView &x = call.in[0], &weight = call.in[1], &bias = call.in[2], &residual = call.in[3];
   const bool is_transposed = call.attributes.integer("transposed") != 0;
-  MatrixProduct product =
-      product_into(call.out[0], x.shape.back(), row_major(x), transposed(weight_of(weight, is_transposed)));
-  product.bias = bias.data;
-  product.bias_dtype = bias.dtype;
-  set_addend(product, residual);
+  MatrixProduct product = forward_product(call.in[0], call.in[1], call.in[2], call.out[0], is_transposed);
+  set_addend(product, call.in[3]);
   matmul(product, call.scratch);
+}
+
+void linear_group(const KernelCall& call) {
+  constexpr std::size_t kMostTogether = 4;
+  for (std::size_t first = 0; first < call.out.size(); first += kMostTogether) {
+    const std::size_t count = std::min(kMostTogether, call.out.size() - first);
+    std::array<MatrixProduct, kMostTogether> list;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t weight = 1 + 2 * (first + i);
+      list[i] = forward_product(call.in[0], call.in[weight], call.in[weight + 1], call.out[first + i], false);
+    }
+    const std::span products = std::span(list).first(count);
+    if (multiply_row(products, call.scratch)) continue;
+    for (const MatrixProduct& product : products) matmul(product, call.scratch);
+  }
 }
 
 void linear_backward_input(const KernelCall& call) {

@@ -160,7 +160,7 @@ void matmul(const MatrixProduct& product, const Scratch& scratch) {
   HEDDLE_CHECK(scratch.threads >= threads());
   HEDDLE_CHECK(!is_quantized(p.b.dtype) || p.b.row_stride == 1 || p.b.column_stride == 1);
   HEDDLE_CHECK(p.depth_block <= kMaxDepthBlock && !(p.starts_at_c && p.c_dtype != DType::f32));
-  if (p.rows == 1 && p.depth_block == 0 && !p.starts_at_c && multiply_row(p, scratch)) return;
+  if (p.rows == 1 && multiply_row({&p, 1}, scratch)) return;
   const bool is_bf16 = p.a.dtype == DType::bf16 && p.b.dtype == DType::bf16;
   const MatmulKernels& kernels = matmul_kernels(is_bf16 ? DType::bf16 : p.compute_dtype);
   const Blocking blocking = choose_blocking(p, kernels, scratch);

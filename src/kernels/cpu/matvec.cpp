@@ -1,7 +1,7 @@
-// c = a * B + bias + addend for one row a, where columns of B (rows of a weight) lie adjacent. The cost is reading B
-// once. Lanes are columns of C, so that each sum runs over the depth in the order of matmul_kernels.cpp; four by four
-// words are transposed in registers on their way: f32, or pairs of bf16. Quantized columns are decoded first.
-// Overwrites c.
+// c = a * B + bias + addend for one row a, where columns of B (rows of a weight) lie adjacent; and the same of several
+// products of one row, as one. The cost is reading B once. Lanes are columns of C, so that each sum runs over the depth
+// in the order of matmul_kernels.cpp; four by four words are transposed in registers on their way: f32, or pairs of
+// bf16. Quantized columns are decoded first. Overwrites c.
 #include "kernels/cpu/matvec.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,7 +12,9 @@
 // After foreach_target.h.
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <type_traits>
+#include <utility>
 
 #include "base/threads.h"
 #include "kernels/cpu/bf16_dot-inl.h"
@@ -134,33 +136,48 @@ void store_values(const float* totals, std::int64_t count, const MatrixProduct& 
   });
 }
 
-/// How far to prefetch, in elements of B: the same place in the next columns, while those and these fit the
-/// second-level cache; else further along. Prefetchers of the processor do not follow that many rows at once, and rows
-/// are too short for them to learn.
-template <typename T>
-std::int64_t prefetch_distance(const MatrixProduct& p) {
-  constexpr std::int64_t kMostBytes = std::int64_t{256} << 10;
-  const std::int64_t next = kColumns * p.b.column_stride;
-  return next * static_cast<std::int64_t>(sizeof(T)) <= kMostBytes ? next : 1024 / static_cast<std::int64_t>(sizeof(T));
+using Products = std::span<const MatrixProduct>;
+
+/// Columns of one of several products that are computed together.
+struct Strip {
+  const MatrixProduct* product = nullptr;
+  std::int64_t column = 0, count = 0;
+};
+
+template <std::int64_t kCount>
+std::int64_t strips_of(const MatrixProduct& p) {
+  return (p.columns + kCount - 1) / kCount;
 }
 
-/// Calls multiply(column, count, totals) for every kCount columns of C, and finishes what it leaves in totals[0,
-/// count). Neighbours go to one thread, kIndicesPerThread times: the first of them were not brought near.
+/// The strip of that index among those of all products.
+template <std::int64_t kCount>
+Strip strip_at(Products products, std::int64_t index) {
+  const MatrixProduct* p = products.data();
+  for (; index >= strips_of<kCount>(*p); ++p) index -= strips_of<kCount>(*p);
+  return {p, index * kCount, std::min(kCount, p->columns - index * kCount)};
+}
+
+/// Calls multiply(strip, next, totals) for every kCount columns of C, and finishes what it leaves in totals[0, count);
+/// the same thread goes on with `next`, if that has a product. Neighbours go to one thread, kIndicesPerThread times:
+/// the first of them were not brought near.
 template <std::int64_t kCount, std::int64_t kIndicesPerThread, typename Multiply>
-void for_each_strip(const MatrixProduct& p, const Multiply& multiply) {
+void for_each_strip(Products products, const Multiply& multiply) {
   constexpr std::int64_t kMostStrips = 64;  // so that a thread that is held up holds up few
-  const std::int64_t strips = (p.columns + kCount - 1) / kCount;
+  std::int64_t strips = 0;
+  for (const MatrixProduct& p : products) strips += strips_of<kCount>(p);
   const std::int64_t indices = kIndicesPerThread * threads();
   const std::int64_t run = std::min(kMostStrips, (strips + indices - 1) / indices);
   parallel_for((strips + run - 1) / run, [&](std::int64_t index, int) HWY_ATTR {
-    const std::int64_t end = std::min(p.columns, (index + 1) * run * kCount);
-    for (std::int64_t column = index * run * kCount; column < end; column += kCount) {
-      const std::int64_t count = std::min(kCount, end - column);
+    const std::int64_t end = std::min(strips, (index + 1) * run);
+    Strip next = strip_at<kCount>(products, index * run);
+    for (std::int64_t i = index * run; i < end; ++i) {
+      const Strip strip = std::exchange(next, i + 1 < end ? strip_at<kCount>(products, i + 1) : Strip());
+      const MatrixProduct& p = *strip.product;
       HWY_ALIGN float totals[kCount];
-      multiply(column, count, totals);
-      add_values(p.bias, p.bias_dtype, column, count, totals);
-      add_values(p.addend, p.c_dtype, column, count, totals);
-      store_values(totals, count, p, column);
+      multiply(strip, next, totals);
+      add_values(p.bias, p.bias_dtype, strip.column, strip.count, totals);
+      add_values(p.addend, p.c_dtype, strip.column, strip.count, totals);
+      store_values(totals, strip.count, p, strip.column);
     }
   });
 }
@@ -230,15 +247,33 @@ namespace heddle::cpu::HWY_NAMESPACE {
 #endif
 namespace {
 
+template <typename T>
+const T* column_of(const MatrixProduct& p, std::int64_t column) {
+  return static_cast<const T*>(p.b.data) + column * p.b.column_stride;
+}
+
+/// How far to prefetch, in elements of B: the same place in the next columns, while those and these fit the
+/// second-level cache; else further along. Prefetchers of the processor do not follow that many rows at once, and rows
+/// are too short for them to learn.
+template <typename T>
+std::int64_t prefetch_distance(const Strip& strip, const Strip& next) {
+  constexpr std::int64_t kMostBytes = std::int64_t{256} << 10, kSize = static_cast<std::int64_t>(sizeof(T));
+  if (kColumns * strip.product->b.column_stride * kSize > kMostBytes) return 1024 / kSize;
+  if (next.product == nullptr) return 0;
+  return column_of<T>(*next.product, next.column) - column_of<T>(*strip.product, strip.column);
+}
+
 template <typename T, typename MultiplyColumns>
-void multiply_row_as(const MatrixProduct& p, const float* a, const MultiplyColumns& multiply) {
-  const auto* b = static_cast<const T*>(p.b.data);
-  const std::int64_t ahead = prefetch_distance<T>(p), block = depth_block(p.depth);
-  for_each_strip<kColumns, 2>(p, [&](std::int64_t column, std::int64_t count, float* totals) HWY_ATTR {
+void multiply_row_as(Products products, const float* a, const MultiplyColumns& multiply) {
+  const std::int64_t depth = products[0].depth, block = depth_block(depth);
+  for_each_strip<kColumns, 2>(products, [&](const Strip& strip, const Strip& next, float* totals) HWY_ATTR {
     const T* rows[kColumns];  // the last one stands in for those beyond the edge
-    for (std::int64_t i = 0; i < kColumns; ++i) rows[i] = b + (column + std::min(i, count - 1)) * p.b.column_stride;
-    for (std::int64_t k = 0; k < p.depth; k += block) {
-      multiply(a, rows, k, std::min(p.depth, k + block), ahead, k > 0, totals);
+    for (std::int64_t i = 0; i < kColumns; ++i) {
+      rows[i] = column_of<T>(*strip.product, strip.column + std::min(i, strip.count - 1));
+    }
+    const std::int64_t ahead = prefetch_distance<T>(strip, next);
+    for (std::int64_t k = 0; k < depth; k += block) {
+      multiply(a, rows, k, std::min(depth, k + block), ahead, k > 0, totals);
     }
   });
 }
@@ -321,26 +356,27 @@ HWY_INLINE void add_decoded(const float* a, std::int64_t k, std::int64_t depth, 
 /// Columns of a quantized B are decoded into the first-level cache, some elements of each at a time, and multiplied
 /// from there. Several vectors of sums, so that none waits for its own. In pairs they are rounded to bf16.
 template <Terms kTerms>
-void multiply_row_decoded(const MatrixProduct& p, const float* a) {
+void multiply_row_decoded(Products products, const float* a) {
   constexpr int kVectors = 4;
   constexpr std::int64_t kCount = kVectors * kLanes, kDepth = kDecodedDepth;
   const FloatTag d;
-  const QuantizedTensor tensor = {p.b.dtype, static_cast<const std::byte*>(p.b.data), p.b.elements};
-  const DecodeColumns decode_columns = quantized_column_decoder(p.b.dtype);
-  const std::int64_t block = depth_block(p.depth);
-  const std::int64_t steps = (p.depth + kDepth - 1) / kDepth;
-  for_each_strip<kCount, 4>(p, [&](std::int64_t column, std::int64_t count, float* totals) HWY_ATTR {
+  const DecodeColumns decode_columns = quantized_column_decoder(products[0].b.dtype);
+  const std::int64_t all = products[0].depth, block = depth_block(all), steps = (all + kDepth - 1) / kDepth;
+  for_each_strip<kCount, 4>(products, [&](const Strip& strip, const Strip&, float* totals) HWY_ATTR {
+    const auto& [p, column, count] = strip;
+    const MatrixOperand& b = p->b;
+    const QuantizedTensor tensor = {b.dtype, static_cast<const std::byte*>(b.data), b.elements};
     HWY_ALIGN float values[kVectors][kDepth * kLanes] = {};
-    NextColumns next(p.b, column, kCount, steps);
-    for (std::int64_t begin = 0; begin < p.depth; begin += block) {
-      const std::int64_t end = std::min(p.depth, begin + block);
+    NextColumns next(b, column, kCount, steps);
+    for (std::int64_t begin = 0; begin < all; begin += block) {
+      const std::int64_t end = std::min(all, begin + block);
       FloatVector sums[kVectors];
       for (auto& sum : sums) sum = hn::Zero(d);
       for (std::int64_t k = begin; k < end;) {
         const std::int64_t depth = std::min(kDepth - k % kDepth, end - k);
         next.prefetch();
         for (std::int64_t v = 0; v * kLanes < count; ++v) {
-          decode_columns(tensor, p.b.first + (column + v * kLanes) * p.b.column_stride + k, p.b.column_stride,
+          decode_columns(tensor, b.first + (column + v * kLanes) * b.column_stride + k, b.column_stride,
                          std::min(kLanes, count - v * kLanes), depth, values[v]);
         }
         add_decoded<kTerms, kVectors>(a, k, depth, values[0], sums);
@@ -375,40 +411,63 @@ const float* copy_row(const MatrixProduct& p, const Scratch& scratch) {
 }  // namespace
 #endif
 
-bool multiply_row(const MatrixProduct& p, const Scratch& scratch) {
-#if HWY_TARGET == HWY_SCALAR
-  (void)p;
-  (void)scratch;
-  return false;
-#else
-  if (p.rows != 1 || p.b.row_stride != 1 || p.a.column_stride != 1 ||
+#if HWY_TARGET != HWY_SCALAR
+namespace {
+
+bool multiplies_in_bf16(const MatrixProduct& p) {
+  return p.compute_dtype == DType::bf16 || (p.a.dtype == DType::bf16 && p.b.dtype == DType::bf16);
+}
+
+bool has_form_of_row(const MatrixProduct& p, const Scratch& scratch) {
+  if (p.rows != 1 || p.b.row_stride != 1 || p.a.column_stride != 1 || p.depth_block != 0 || p.starts_at_c ||
       static_cast<std::size_t>(p.depth + kZerosBehind) * sizeof(float) > scratch.shared_bytes) {
     return false;
   }
-  const bool quantized = is_quantized(p.b.dtype);
-  if (quantized && p.b.column_stride <= 0) return false;
-  if (!quantized && p.b.dtype != DType::f32 && p.b.dtype != DType::bf16) return false;
-  const bool in_bf16 = p.compute_dtype == DType::bf16 || (p.a.dtype == DType::bf16 && p.b.dtype == DType::bf16);
-  if (in_bf16 && p.b.dtype == DType::f32) return false;  // has to be rounded on the way
+  if (is_quantized(p.b.dtype)) return p.b.column_stride > 0;
+  if (p.b.dtype == DType::f32) return !multiplies_in_bf16(p);  // else it has to be rounded on the way
+  return p.b.dtype == DType::bf16;
+}
+
+/// Whether two products take the same row the same way through weights of one kind.
+bool is_alike(const MatrixProduct& p, const MatrixProduct& q) {
+  return p.a.data == q.a.data && p.a.dtype == q.a.dtype && p.depth == q.depth && p.compute_dtype == q.compute_dtype &&
+         p.b.dtype == q.b.dtype && p.b.column_stride == q.b.column_stride;
+}
+
+}  // namespace
+#endif
+
+bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch) {
+#if HWY_TARGET == HWY_SCALAR
+  (void)products;
+  (void)scratch;
+  return false;
+#else
+  const MatrixProduct& p = products[0];
+  for (const MatrixProduct& each : products) {
+    if (!has_form_of_row(each, scratch) || !is_alike(each, p)) return false;
+  }
+  const bool quantized = is_quantized(p.b.dtype), in_bf16 = multiplies_in_bf16(p);
 #if HEDDLE_HAS_BF16_DOT
   if (in_bf16 && uses_bf16_dot()) {
     const float* a = copy_row<BFloat16>(p, scratch);
     if (quantized) {
-      multiply_row_decoded<Terms::by_dot>(p, a);
+      multiply_row_decoded<Terms::by_dot>(products, a);
     } else {
-      multiply_row_as<BFloat16>(p, a, multiply_columns_by_dot);
+      multiply_row_as<BFloat16>(products, a, multiply_columns_by_dot);
     }
     return true;
   }
 #endif
   const float* a = in_bf16 ? copy_row<float, BFloat16>(p, scratch) : copy_row<float>(p, scratch);
   if (quantized) {
-    in_bf16 ? multiply_row_decoded<Terms::in_pairs>(p, a) : multiply_row_decoded<Terms::in_order>(p, a);
+    in_bf16 ? multiply_row_decoded<Terms::in_pairs>(products, a) : multiply_row_decoded<Terms::in_order>(products, a);
   } else if (p.b.dtype == DType::bf16) {
     multiply_row_as<BFloat16>(
-        p, a, in_bf16 ? multiply_columns<BFloat16, Terms::in_pairs> : multiply_columns<BFloat16, Terms::in_order>);
+        products, a,
+        in_bf16 ? multiply_columns<BFloat16, Terms::in_pairs> : multiply_columns<BFloat16, Terms::in_order>);
   } else {
-    multiply_row_as<float>(p, a, multiply_columns<float, Terms::in_order>);
+    multiply_row_as<float>(products, a, multiply_columns<float, Terms::in_order>);
   }
   return true;
 #endif
@@ -422,8 +481,8 @@ namespace heddle::cpu {
 
 HWY_EXPORT(multiply_row);
 
-bool multiply_row(const MatrixProduct& product, const Scratch& scratch) {
-  return HWY_DYNAMIC_DISPATCH(multiply_row)(product, scratch);
+bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch) {
+  return HWY_DYNAMIC_DISPATCH(multiply_row)(products, scratch);
 }
 
 }  // namespace heddle::cpu

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <span>
+
 #include "kernels/cpu/matmul.h"
 
 namespace heddle::cpu {
 
-/// The product where A is one row and a column of B is adjacent in memory, as in the generation of a token: one pass
-/// over B, which nothing packs. The same bits as matmul, which calls it. False, and nothing is done, where the product
-/// has another form.
-bool multiply_row(const MatrixProduct& product, const Scratch& scratch);
+/// Products where A is one row and a column of B is adjacent in memory, as in the generation of a token: one pass over
+/// all B, which nothing packs. The same bits as matmul, which calls it. Several have one A, and B of one type and depth.
+/// False, and nothing is done, where the products have another form.
+bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch);
 
 }  // namespace heddle::cpu

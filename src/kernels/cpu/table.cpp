@@ -20,6 +20,7 @@ constexpr std::array kTable = {
     Entry{"replace_columns", replace_columns},
     Entry{"neftune", neftune},
     Entry{"linear", linear},
+    Entry{"linear_group", linear_group},
     Entry{"linear_backward_input", linear_backward_input},
     Entry{"linear_backward_weight", linear_backward_weight},
     Entry{"rms_norm", rms_norm},

@@ -37,6 +37,11 @@ void accumulate(StepProgram& program, bool one_micro_batch = false);
 /// after recompute, so that what is computed again is fused as it was the first time.
 void fuse(StepProgram& program);
 
+/// Computes products of one x together (q, k and v; gate and up), where the first of them is: with one row, as in
+/// generation, they are one pass over all their weights. On programs without a backward; runs after fuse. Changes no
+/// bit.
+void group_linears(StepProgram& program);
+
 /// Computes the MLP of each block, and its backward, for so many tokens after another, so that of what lies between its
 /// input and its output one tile is there at a time (TiledMLP of Arctic Long Sequence Training, Bekman et al. 2025,
 /// arXiv:2506.13996). Runs after fuse and before accumulate; on programs without a backward too. Gradients of weights
