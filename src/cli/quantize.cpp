@@ -25,7 +25,7 @@ void quantize(const Options& options) {
   check_output_place(options.source, options.target, gguf_type.has_value());
   if (gguf_type) {
     if (options.double_quantized) throw UsageError("--bnb_4bit_use_double_quant is for --type nf4 and fp4");
-    export_gguf(open_model(options.source), options.target, gguf_type);
+    note_merge(export_gguf(open_model(options.source), options.target, gguf_type));
   } else {
     export_four_bit_folder(open_model(options.source), options.target,
                            four_bit_type(options.type, options.double_quantized));
@@ -38,7 +38,10 @@ void quantize(const Options& options) {
 void add_quantize(CLI::App& program, Outcome&) {
   auto options = std::make_shared<Options>();
   auto* command = program.add_subcommand("quantize", "a model in four bits of bitsandbytes, or in a type of GGUF");
-  command->add_option("MODEL", options->source, "model folder, GGUF file or checkpoint-STEP folder")->required();
+  command
+      ->add_option("MODEL", options->source,
+                   "model folder, GGUF file, checkpoint-STEP folder, or adapter (merged for GGUF)")
+      ->required();
   command->add_option("OUT", options->target, "folder to write (nf4, fp4), or GGUF file")->required();
   auto types = gguf_type_names(true);
   types.insert(types.begin(), {"nf4", "fp4"});
