@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/number_check.h"
 #include "planner/ceilings.h"
 #include "planner/instruction_table.h"
 
@@ -39,7 +40,7 @@ void add_bench(CLI::App& program, Outcome&) {
   auto options = std::make_shared<Options>();
   command->add_option("RUN", options->run, "run file: time its steps by instruction; without it: the machine alone");
   command->add_option("--steps", options->steps, "optimizer steps to time, after one that does not count")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, 1000000));
   command->add_option("--folder", options->folder, "where the disk is measured; default: the current folder");
   command->add_flag("--json", options->json, "print one JSON document");
   command->allow_extras();

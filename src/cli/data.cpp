@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/number_check.h"
 #include "formats/json.h"
 #include "train/run_setup.h"
 
@@ -112,8 +113,7 @@ void add_data(CLI::App& program, Outcome&) {
   auto* command = program.add_subcommand("data", "rows as the trainer will see them, targets in colour");
   auto options = std::make_shared<Options>();
   command->add_option("RUN", options->path, "run file")->required();
-  command->add_option("--limit", options->limit, "show this many rows (10; with --json all)")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--limit", options->limit, "show this many rows (10; with --json all)")->check(whole_number(0));
   command->add_flag("--json", options->json, "print one JSON document");
   command->allow_extras();
   command->callback([command, options] { show(*options, parse_overrides(command->remaining())); });

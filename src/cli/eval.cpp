@@ -1,11 +1,14 @@
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/threads.h"
 #include "cli/commands.h"
+#include "cli/number_check.h"
 #include "cli/open_model.h"
 #include "comm/job.h"
 #include "data/row_records.h"
@@ -56,6 +59,11 @@ void eval(const Options& options) {
   LoadedModel loaded(model, std::move(weights), compiled);
   const auto result =
       evaluate(loaded.executor, static_cast<std::size_t>(compiled.evaluate), dataset, options.rows, *alone());
+  if (!std::isfinite(result.loss)) {
+    warning(
+        "the loss is no finite number: the weights hold NaN or too great values (heddle inspect MODEL --stats "
+        "counts them), or fp16 overflowed");
+  }
   if (options.json) {
     const Json document = {
         {"loss", result.loss}, {"perplexity", result.perplexity()}, {"num_tokens", result.num_tokens}};
@@ -75,9 +83,10 @@ void add_eval(CLI::App& program, Outcome&) {
   command->add_option("--data", options->data, "JSONL, JSON, Parquet or plain text")->required();
   command->add_option("--tokenizer_name", options->tokenizer_name, "tokenizer, if not beside the model");
   command->add_option("--max_length", options->max_length, "positions of a row; plain text is cut to it")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--per_device_eval_batch_size", options->rows, "rows at a time")->check(CLI::PositiveNumber);
-  command->add_option("--threads", options->threads)->check(CLI::PositiveNumber);
+      ->check(whole_number(1, kMostTokens));
+  command->add_option("--per_device_eval_batch_size", options->rows, "rows at a time")
+      ->check(whole_number(1, kMostTokens));
+  command->add_option("--threads", options->threads)->check(whole_number(1, kMostThreads));
   command->add_option("--bf16", options->bf16, "compute in bf16");
   command->add_option("--fp16", options->fp16, "compute in fp16");
   command->add_flag("--json", options->json, "print one JSON document");

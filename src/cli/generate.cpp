@@ -58,8 +58,6 @@ std::vector<std::int32_t> prompt_ids(const Options& options, const Tokenizer& to
   fail("--prompt is empty and the model has no beginning-of-text token");
 }
 
-constexpr double kMostTokens = 0x1p30;  // as max_length
-
 void run(const Options& options) {
   const ModelSource model = open_model(options.model);
   const int threads = options.threads > 0 ? options.threads : available_cores();
@@ -102,13 +100,14 @@ void add_generate(CLI::App& program, Outcome&) {
                                  "the prompt is what a user says: apply the chat template, print the answer alone");
   command->add_option("--system", options->system, "system message of a --chat")->needs(chat);
   command->add_option("--tokenizer_name", options->tokenizer_name, "tokenizer, if not beside the model");
-  command->add_option("--max_new_tokens", options->max_new_tokens, "tokens to add at most")->check(up_to(kMostTokens));
+  command->add_option("--max_new_tokens", options->max_new_tokens, "tokens to add at most")
+      ->check(whole_number(0, kMostTokens));
   command->add_flag("--do_sample", options->sampling.do_sample, "draw tokens by probability; else the most likely");
   command->add_option("--temperature", options->sampling.temperature)->check(above_0());
-  command->add_option("--top_k", options->sampling.top_k)->check(at_least_0());
+  command->add_option("--top_k", options->sampling.top_k)->check(whole_number(0));
   command->add_option("--top_p", options->sampling.top_p)->check(up_to(1));
   command->add_option("--seed", options->sampling.seed);
-  command->add_option("--threads", options->threads)->check(above_0());
+  command->add_option("--threads", options->threads)->check(whole_number(1, kMostThreads));
   command->add_option("--bf16", options->bf16, "compute in bf16");
   command->add_option("--fp16", options->fp16, "compute in fp16");
   command->add_flag("--json", options->json, "print one JSON document");

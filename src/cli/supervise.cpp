@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/save.h"
 #include "cli/commands.h"
+#include "cli/number_check.h"
 #include "cli/rank_count.h"
 #include "cli/restart_policy.h"
 #include "cli/supervised_job.h"
@@ -87,24 +88,24 @@ void add_supervise(CLI::App& program, Outcome& outcome) {
   auto options = std::make_shared<Options>();
   auto* command = program.add_subcommand("supervise", "restart a training job that fails, from its newest checkpoint");
   command->add_option("--max_restarts", options->policy.max_restarts, "restarts without a newer checkpoint (10)")
-      ->check(CLI::Range(0, 1000000));
+      ->check(whole_number(0, 1000000));
   command->add_option("--min_uptime", options->policy.min_uptime, "seconds; a job that ends sooner failed at once (10)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_0());
   command->add_option("--restart_delay", options->policy.delay, "seconds before the first restart, then doubled (1)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_0());
   command->add_option("--grace", options->grace, "seconds for what a failed job leaves running to save and end (60)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(at_least_0());
   command->add_option("--output_dir", options->output_dir, "where the job's checkpoints are (as its run file says)");
   constexpr std::int64_t kMost = std::int64_t{1} << 20;
   auto* ranks = command->add_option("--ranks", options->ranks, "ranks that COMMAND starts, as {ranks} in its words")
-                    ->check(CLI::Range(std::int64_t{1}, kMost));
+                    ->check(whole_number(1, kMost));
   command->add_option("--min_ranks", options->min_ranks, "fewest ranks to go on with when more fail (1)")
-      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->check(whole_number(1, kMost))
       ->needs(ranks);
   command
       ->add_option("--micro_batches", options->micro_batches,
                    "micro-batches of a step on all ranks together (ranks); {accumulation}: on each")
-      ->check(CLI::Range(std::int64_t{1}, kMost))
+      ->check(whole_number(1, kMost))
       ->needs(ranks);
   command->footer("heddle supervise [--max_restarts N] [--ranks N [--min_ranks N] [--micro_batches N]] -- COMMAND ...");
   command->callback([options, &outcome] {

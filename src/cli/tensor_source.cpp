@@ -130,15 +130,24 @@ std::optional<Format> format_by_ending(const fs::path& path) {
   return found == kEndings.end() ? std::nullopt : std::optional(found->second);
 }
 
+/// What is no weight file often lies beside some.
+[[noreturn]] void refuse(const fs::path& path) {
+  const fs::path folder = path.parent_path().empty() ? "." : path.parent_path();
+  const bool holds_weights = is_checkpoint(folder) || fs::exists(folder / "model.safetensors") ||
+                             fs::exists(folder / "model.safetensors.index.json");
+  fail("{}: is neither a safetensors, a GGUF nor a PyTorch file{}", path.string(),
+       holds_weights ? fmt::format("; heddle inspect {} shows what its folder holds", folder.string()) : "");
+}
+
 Format format_by_beginning(const fs::path& path) {
   const FileReader file(path);
-  std::string begin(std::min<std::uint64_t>(file.size(), 4), '\0');
+  std::string begin(std::min<std::uint64_t>(file.size(), 9), '\0');
   file.read(0, std::span<char>(begin));
-  if (begin == "GGUF") return Format::gguf;
-  // The length of a JSON header, 8 bytes, never begins so: the zip archive, and the pickle of protocol 2, of
-  // torch.save.
-  if (begin == "PK\x03\x04" || begin.starts_with("\x80\x02\x8a\x0a")) return Format::torch;
-  return Format::safetensors;
+  if (begin.starts_with("GGUF")) return Format::gguf;
+  // The zip archive, and the pickle of protocol 2, of torch.save.
+  if (begin.starts_with("PK\x03\x04") || begin.starts_with("\x80\x02\x8a\x0a")) return Format::torch;
+  if (begin.size() == 9 && begin.back() == '{') return Format::safetensors;  // behind the length of its header
+  refuse(path);
 }
 
 std::unique_ptr<TensorSource> open_file(const fs::path& path) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/error.h"
@@ -10,6 +11,8 @@
 
 namespace heddle {
 namespace {
+
+constexpr float kGreatest = std::numeric_limits<float>::max();
 
 /// The tokens that top_k leaves, taken most likely first. Most draws fall among the first few of a vocabulary: the
 /// others are never sorted.
@@ -56,7 +59,14 @@ class Candidates {
 }  // namespace
 
 std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t draw) {
+  // A logit of -infinity only is never chosen.
+  const bool are_sound = std::none_of(logits.begin(), logits.end(), [](float logit) { return !(logit <= kGreatest); });
   const auto greatest = std::max_element(logits.begin(), logits.end());
+  if (!are_sound || *greatest < -kGreatest) {
+    fail(
+        "a logit is not a finite number: the weights hold NaN or too great values (heddle inspect MODEL --stats counts "
+        "them), or fp16 overflowed");
+  }
   if (!options.do_sample) return static_cast<std::int32_t>(greatest - logits.begin());
   const auto weight = [&, top = static_cast<double>(*greatest)](std::int32_t token) {
     return std::exp((static_cast<double>(logits[static_cast<std::size_t>(token)]) - top) / options.temperature);

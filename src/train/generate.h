@@ -18,7 +18,8 @@ struct SamplingOptions {
   std::uint64_t seed = 0;
 };
 
-/// Chooses a token from logits [V]. `draw` numbers the draws of one text.
+/// Chooses a token from logits [V]. `draw` numbers the draws of one text. Throws Error where a logit is NaN or
+/// infinite, or all are -infinity.
 std::int32_t choose_token(std::span<const float> logits, const SamplingOptions& options, std::uint64_t draw);
 
 /// Ids of the prompt and of up to `max_new_tokens` more; stops after any of `end_ids`. `program` is the generation

@@ -426,6 +426,8 @@ class Trainer {
     export_model(output_dir_, files, weights_->exported(), compiled_.parameters, compiled_.sharding, *executor_,
                  run_.torch_dtype, weights_->base(), communicator_);
     if (monitor_) monitor_->finish();
+    if (state_.step > 0 && state_.skipped_in_a_row == state_.step)
+      warning("each of the {} steps was skipped: the weights are those that the run started from", state_.step);
     note("the trained model is in {}", output_dir_.string());
   }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace heddle {
 namespace {
@@ -54,15 +56,41 @@ TEST(Program, OptionsNameTheNumbersTheyTake) {
   EXPECT_EQ(run("$HEDDLE generate model --prompt x --temperature nan 2>&1").printed,
             "heddle: error: --temperature: nan; expected a number above 0\n");
   EXPECT_EQ(run("$HEDDLE generate model --prompt x --max_new_tokens 99999999999999999999 2>&1").printed,
-            "heddle: error: --max_new_tokens: 99999999999999999999; expected a number from 0 to 1073741824\n");
+            "heddle: error: --max_new_tokens: 99999999999999999999; expected a whole number from 0 to 1073741824\n");
   const Ended negative = run("$HEDDLE generate model --prompt x --top_k -1 2>&1");
   EXPECT_EQ(negative.code, 2);
-  EXPECT_EQ(negative.printed, "heddle: error: --top_k: -1; expected a number of at least 0\n");
+  EXPECT_EQ(negative.printed, "heddle: error: --top_k: -1; expected a whole number of at least 0\n");
+}
+
+TEST(Program, OptionsOfEveryCommandNameTheNumbersTheyTake) {
+  const std::vector<std::pair<const char*, const char*>> complaints = {
+      {"data run.yaml --limit -3", "--limit: -3; expected a whole number of at least 0"},
+      {"bench run.yaml --steps 0", "--steps: 0; expected a whole number from 1 to 1000000"},
+      {"eval model --data x --max_length 0.5", "--max_length: 0.5; expected a whole number from 1 to 1073741824"},
+      {"eval model --data x --threads 99999999999", "--threads: 99999999999; expected a whole number from 1 to 65536"},
+      {"supervise --grace -1 -- true", "--grace: -1; expected a number of at least 0"},
+      {"supervise --min_uptime nan -- true", "--min_uptime: nan; expected a number of at least 0"},
+      {"supervise --max_restarts 1e9 -- true", "--max_restarts: 1e9; expected a whole number from 0 to 1000000"}};
+  for (const auto& [command, complaint] : complaints) {
+    const Ended ended = run(std::string("$HEDDLE ") + command + " 2>&1");
+    EXPECT_EQ(ended.code, 2) << command;
+    EXPECT_EQ(ended.printed, std::string("heddle: error: ") + complaint + "\n");
+  }
 }
 
 TEST(Program, OptionsThatWouldHaveNoEffectAreWrongUsage) {
   EXPECT_EQ(run("$HEDDLE generate model --prompt x --system y 2>&1").code, 2);
   EXPECT_EQ(run("$HEDDLE tokenize bytes text.txt --strings strings.json 2>&1").code, 2);
+}
+
+TEST(Program, InspectSaysOfAFileWithoutWeightsWhatToPass) {
+  const Ended ended =
+      run("cd $(mktemp -d); mkdir checkpoint-6; echo '{\"step\": 6}' | tee checkpoint-6/manifest.json > x.json;"
+          "$HEDDLE inspect checkpoint-6/manifest.json 2>&1; $HEDDLE inspect x.json 2>&1; rm -r $PWD");
+  EXPECT_EQ(ended.printed,
+            "heddle: error: checkpoint-6/manifest.json: is neither a safetensors, a GGUF nor a PyTorch file; heddle "
+            "inspect checkpoint-6 shows what its folder holds\n"
+            "heddle: error: x.json: is neither a safetensors, a GGUF nor a PyTorch file\n");
 }
 
 TEST(Program, AModelIsNeverWrittenOverItself) {

@@ -170,6 +170,10 @@ TEST_F(Recovery, AStreakThatIsNotFiniteIsLeftOutThoughASaveLiesInIt) {
   write_rows_of({11, 12});
   EXPECT_THAT(train_to("short", changes), testing::Not(HasSubstr("back to")));  // two are skipped, as ever
   EXPECT_THAT(steps_of("short"), testing::SizeIs(16));
+  write_rows_of({1, 2});
+  changes["max_steps"] = 2;
+  EXPECT_THAT(train_to("still", changes),
+              HasSubstr("each of the 2 steps was skipped: the weights are those that the run started from\n"));
 }
 
 TEST_F(Recovery, OnlyACheckpointOfThisRunFromBeforeIsGoneBackTo) {

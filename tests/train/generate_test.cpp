@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 
 namespace heddle {
@@ -36,6 +38,18 @@ TEST(ChooseToken, GreedyTakesTheGreatestLogit) { EXPECT_EQ(choose_token(logits()
 TEST(ChooseToken, GreedyTakesTheFirstOfEquals) {
   const std::vector<float> values = {1, 3, 3, 2};
   EXPECT_EQ(choose_token(values, {}, 0), 1);
+}
+
+TEST(ChooseToken, RefusesLogitsThatAreNoNumbers) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<std::vector<float>> bad = {
+      {kNan, 1, 2}, {1, 2, kNan}, {1, kInfinity, 2}, {-kInfinity, -kInfinity, -kInfinity}};
+  for (const auto& values : bad) {
+    EXPECT_THROW(choose_token(values, {}, 0), Error);
+    EXPECT_THROW(choose_token(values, {.do_sample = true}, 0), Error);
+  }
+  const std::vector<float> barred = {-kInfinity, 1, -kInfinity};  // two tokens never come
+  EXPECT_EQ(choose_token(barred, {.do_sample = true}, 3), 1);
 }
 
 TEST(ChooseToken, DrawsByProbability) {
