@@ -28,7 +28,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&set, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD}) sigaddset(&set, signal);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaddset(&set, SIGHUP);  // nohup: the job outlives its terminal
   return set;
 }
 
@@ -164,6 +167,10 @@ JobEnding Supervisor::run(const std::vector<std::string>& command, int restarts)
     if (waiting[1].revents != 0) is_open = lines.read_from(errors.end(0));
     while (const int signal = take_signal(signals_)) {
       if (signal == SIGCHLD) continue;
+      if (signal == SIGUSR1) {
+        signal_ranks_below(::getpid(), signal);  // asks for a checkpoint
+        continue;
+      }
       ending.passed_signal == 0 ? signal_ranks_below(::getpid(), signal) : signal_processes_below(::getpid(), signal);
       ending.passed_signal = signal;
     }
@@ -190,7 +197,7 @@ int Supervisor::pause(double seconds) const {
   const auto started = Clock::now();
   for (double left = seconds;; left = seconds - seconds_since(started)) {
     while (const int signal = take_signal(signals_)) {
-      if (signal != SIGCHLD) return signal;
+      if (signal != SIGCHLD && signal != SIGUSR1) return signal;
     }
     if (left <= 0) return 0;
     pollfd waiting = {signals_, POLLIN, 0};

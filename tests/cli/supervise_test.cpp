@@ -174,7 +174,7 @@ TEST_F(Supervise, ACommandThatCannotBeStartedIsAnError) {
 }
 
 TEST_F(Supervise, SignalsArePassedOnAndTheSaveIsWaitedFor) {
-  for (const auto& [signal, name, code] : {std::tuple{SIGTERM, "TERM", 143}, {SIGINT, "INT", 130}}) {
+  for (const auto& [signal, name, code] : {std::tuple{SIGTERM, "TERM", 143}, {SIGINT, "INT", 130}, {SIGHUP, "HUP", 129}}) {
     start({}, fmt::format("trap 'sleep 0.3; touch saved; exit {}' {}; touch ready; while :; do sleep 0.02; done", code,
                           name));
     ASSERT_TRUE(comes_true([&] { return has("ready"); })) << errors();
@@ -310,6 +310,20 @@ TEST_F(SuperviseTraining, ASignalReachesTheRanksAndNotWhatStandsBetween) {
   EXPECT_EQ(exit_code(), 143) << errors();
   EXPECT_THAT(errors(), HasSubstr("stopped by SIGTERM"));
   EXPECT_THAT(errors(), HasSubstr("checkpoint-" + std::to_string(newest("stopped"))));
+}
+
+TEST_F(SuperviseTraining, Sigusr1AsksTheRanksForACheckpointAndTrainingGoesOn) {
+  std::vector<std::string> command = training("asked");
+  command.insert(command.end(), {"--save_steps", "0", "--save_minutes", "60", "--max_steps", "1000000"});
+  start({}, command);
+  ASSERT_TRUE(comes_true([&] { return errors().find("step 2/") != std::string::npos; })) << errors();
+  ::kill(process_, SIGUSR1);
+  ASSERT_TRUE(comes_true([&] { return newest("asked") >= 2; })) << errors();
+  const auto step = newest("asked");
+  ::kill(process_, SIGUSR1);
+  ASSERT_TRUE(comes_true([&] { return newest("asked") > step; })) << errors();
+  ::kill(process_, SIGTERM);
+  EXPECT_EQ(exit_code(), 143) << errors();
 }
 
 }  // namespace

@@ -21,6 +21,17 @@ TEST(SignalWatch, NotesWhatAsksToStop) {
   std::signal(SIGHUP, before);
 }
 
+TEST(SignalWatch, AsksForACheckpointAsOftenAsItIsTold) {
+  const SignalWatch watch;
+  EXPECT_FALSE(SignalWatch::take_save_request());
+  for (int i = 0; i < 2; ++i) {
+    std::raise(SIGUSR1);
+    EXPECT_TRUE(SignalWatch::take_save_request());
+    EXPECT_FALSE(SignalWatch::take_save_request());
+  }
+  EXPECT_EQ(SignalWatch::received(), 0) << "training goes on";
+}
+
 TEST(SignalWatch, OutlivesTheReaderOfTheProgressAndUnderNohupTheTerminal) {
   const auto before = std::signal(SIGHUP, SIG_IGN);
   {
