@@ -27,8 +27,8 @@ class Supervisor {
   Supervisor& operator=(const Supervisor&) = delete;
 
   /// Runs a command to its end, with HEDDLE_RESTART_COUNT in its environment. Its standard error is passed through.
-  /// A first signal to stop is passed on to the ranks (signal_ranks_below), further ones to all, and all of them have ended
-  /// when it returns. Throws Error where the command cannot be started.
+  /// A first signal to stop is passed on to the ranks (signal_ranks_below), further ones to all, and all of them have
+  /// ended when it returns. Throws Error where the command cannot be started.
   JobEnding run(const std::vector<std::string>& command, int restarts);
   /// Waits; gives the number of the signal that ended the wait early, or 0.
   int pause(double seconds) const;

@@ -107,8 +107,9 @@ void check_replicas(std::int64_t step, Executor& executor, const Parameters& par
     ++count;
   }
   if (count == 0) return;
-  fail("step {}: ranks do not hold the same bits (check_replicas_steps): of {} and {} more tensors {}", step,
-       replicas[first].name, count - 1, Votes(all, first, replicas.size()).text());
+  const std::string others = count > 1 ? fmt::format(" (and {} more)", count - 1) : "";
+  fail("step {}: ranks do not hold the same bits (check_replicas_steps): of {}{} {}", step, replicas[first].name,
+       others, Votes(all, first, replicas.size()).text());
 }
 
 }  // namespace heddle

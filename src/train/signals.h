@@ -5,9 +5,8 @@
 namespace heddle {
 
 /// While it lives, SIGINT, SIGTERM and SIGHUP (the terminal is gone) are noted instead of ending the process; a second
-/// one of the same kind ends it. SIGHUP stays ignored where it was. SIGUSR1 asks for a checkpoint, as often as it comes;
-/// training goes on. SIGPIPE is ignored: a run outlives the reader of
-/// its progress.
+/// one of the same kind ends it. SIGHUP stays ignored where it was. SIGUSR1 asks for a checkpoint, as often as it
+/// comes; training goes on. SIGPIPE is ignored: a run outlives the reader of its progress.
 class SignalWatch {
  public:
   SignalWatch();

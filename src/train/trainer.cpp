@@ -353,8 +353,7 @@ class Trainer {
     const bool time_is_up = limit_->is_reached(std::chrono::duration<double>(2 * (longest_step_ + longest_save_)));
     std::array<std::int32_t, 5> said = {SignalWatch::received(), is_root_ && time_is_up ? 1 : 0,
                                         SignalWatch::take_save_request() || time_to_save ? 1 : 0,
-                                        saver_->is_writing() ? 1 : 0,
-                                        static_cast<std::int32_t>(excess / kMiB)};
+                                        saver_->is_writing() ? 1 : 0, static_cast<std::int32_t>(excess / kMiB)};
     communicator_.all_reduce(std::span<std::int32_t>(said), heddle::Reduction::max, "whether to stop or save");
     agreement_ = {said[0], said[1] != 0, said[2] != 0, said[3] != 0, static_cast<std::uint64_t>(said[4])};
   }

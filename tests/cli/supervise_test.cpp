@@ -174,7 +174,8 @@ TEST_F(Supervise, ACommandThatCannotBeStartedIsAnError) {
 }
 
 TEST_F(Supervise, SignalsArePassedOnAndTheSaveIsWaitedFor) {
-  for (const auto& [signal, name, code] : {std::tuple{SIGTERM, "TERM", 143}, {SIGINT, "INT", 130}, {SIGHUP, "HUP", 129}}) {
+  for (const auto& [signal, name, code] :
+       {std::tuple{SIGTERM, "TERM", 143}, {SIGINT, "INT", 130}, {SIGHUP, "HUP", 129}}) {
     start({}, fmt::format("trap 'sleep 0.3; touch saved; exit {}' {}; touch ready; while :; do sleep 0.02; done", code,
                           name));
     ASSERT_TRUE(comes_true([&] { return has("ready"); })) << errors();
