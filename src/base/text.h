@@ -18,5 +18,7 @@ std::string did_you_mean(std::string_view name, std::span<const std::string_view
 std::string format_bytes(std::uint64_t bytes);
 /// 8030261248 as "8,030,261,248".
 std::string format_count(std::uint64_t count);
+/// "1 row", "8,030 rows": of nouns whose plural takes an s.
+std::string format_count(std::uint64_t count, std::string_view noun);
 
 }  // namespace heddle

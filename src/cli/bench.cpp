@@ -28,7 +28,7 @@ void bench(const Options& options, const RunFile::Overrides& overrides) {
     return;
   }
   const RunFile file = RunFile::load(options.run, overrides);
-  file.require_supported();
+  file.require_data_keys();
   const InstructionTable table = measure_steps(file, options.steps, progress);
   print(options.json ? instruction_table_document(table).dump(2) + "\n" : instruction_table_text(table));
 }

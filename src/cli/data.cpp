@@ -35,6 +35,11 @@ std::string printable(const std::string& token) {
   return out;
 }
 
+std::string count(std::int64_t number) { return format_count(static_cast<std::uint64_t>(number)); }
+std::string count(std::int64_t number, std::string_view noun) {
+  return format_count(static_cast<std::uint64_t>(number), noun);
+}
+
 /// The tokens of a row. On a terminal targets are green and the others faint; elsewhere targets are in brackets.
 void print_example(const Example& example, const Tokenizer* tokenizer) {
   const bool is_terminal = isatty(STDOUT_FILENO) == 1;
@@ -42,8 +47,9 @@ void print_example(const Example& example, const Tokenizer* tokenizer) {
   const char* other = is_terminal ? "\033[2m%s\033[0m " : "%s ";
   const std::int64_t targets =
       std::count_if(example.labels.begin() + 1, example.labels.end(), [](std::int32_t label) { return label != -100; });
-  std::printf("%s  %zu tokens, %lld targets\n", example.source.c_str(), example.input_ids.size(),
-              static_cast<long long>(targets));
+  std::printf("%s  %s, %s\n", example.source.c_str(),
+              count(static_cast<std::int64_t>(example.input_ids.size()), "token").c_str(),
+              count(targets, "target").c_str());
   for (std::size_t i = 0; i < example.input_ids.size(); ++i) {
     const std::int32_t id = example.input_ids[i];
     const std::string token = tokenizer != nullptr ? printable(tokenizer->id_to_token(id)) : std::to_string(id);
@@ -52,8 +58,6 @@ void print_example(const Example& example, const Tokenizer* tokenizer) {
   }
   std::printf("\n\n");
 }
-
-std::string count(std::int64_t number) { return format_count(static_cast<std::uint64_t>(number)); }
 
 /// Rows by length, in up to twelve classes of equal width, the widths 1, 2 or 5 times a power of ten.
 void print_histogram(const Dataset& data) {
@@ -64,8 +68,8 @@ void print_histogram(const Dataset& data) {
     targets += data.example_targets(i);
     longest = std::max(longest, data.example_tokens(i));
   }
-  std::printf("%s rows, %s tokens, %s targets; longest row %s tokens, mean %.1f\n", count(data.num_examples()).c_str(),
-              count(tokens).c_str(), count(targets).c_str(), count(longest).c_str(),
+  std::printf("%s, %s, %s; longest row %s, mean %.1f\n", count(data.num_examples(), "row").c_str(),
+              count(tokens, "token").c_str(), count(targets, "target").c_str(), count(longest, "token").c_str(),
               static_cast<double>(tokens) / static_cast<double>(data.num_examples()));
   std::int64_t step = 1;
   for (int i = 0; step * kClasses <= longest; ++i) step = i % 3 == 1 ? step / 2 * 5 : step * 2;
@@ -79,7 +83,7 @@ void print_histogram(const Dataset& data) {
     std::printf("%8s to %-8s %9s %s\n", count(i * step).c_str(), count((i + 1) * step - 1).c_str(),
                 count(number).c_str(), std::string(bar, '#').c_str());
   }
-  if (data.packed()) std::printf("packed into %s rows\n", count(data.num_rows()).c_str());
+  if (data.packed()) std::printf("packed into %s\n", count(data.num_rows(), "row").c_str());
 }
 
 void print_json(const Dataset& data, std::int64_t rows) {
@@ -94,16 +98,15 @@ void print_json(const Dataset& data, std::int64_t rows) {
 
 void show(const Options& options, const RunFile::Overrides& overrides) {
   const RunFile file = RunFile::load(options.path, overrides);
-  file.require_supported();
+  file.require_data_keys();
   const RunConfig& run = file.config();
-  if (run.train_file.empty()) fail("{}: train_file is absent; `data` shows its rows", options.path);
   const ModelSource model = open_run_model(run);
   const RunData data = load_run_data(run, model);
   const std::int64_t all = data.train->num_examples();
   if (options.json) return print_json(*data.train, options.limit < 0 ? all : std::min(options.limit, all));
   const std::int64_t shown = std::min(options.limit < 0 ? kRowsShown : options.limit, all);
   for (std::int64_t i = 0; i < shown; ++i) print_example(data.train->example(i), data.tokenizer.get());
-  if (shown < all) std::printf("... and %s more rows (--limit shows more)\n\n", count(all - shown).c_str());
+  if (shown < all) std::printf("... and %s more (--limit shows more)\n\n", count(all - shown, "row").c_str());
   print_histogram(*data.train);
 }
 

@@ -1,9 +1,12 @@
 #include "train/generate.h"
 
 #include <cstdio>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/threads.h"
 #include "cli/commands.h"
 #include "cli/number_check.h"
@@ -88,6 +91,17 @@ void run(const Options& options) {
   }
 }
 
+/// As transformers warns of values that only sampling reads.
+void warn_of_unused_sampling(const CLI::App& command) {
+  std::vector<std::string> unused;
+  for (const char* name : {"--temperature", "--top_k", "--top_p", "--seed"}) {
+    if (command.count(name) > 0) unused.emplace_back(name);
+  }
+  if (unused.empty()) return;
+  warning("{} {} nothing without --do_sample: the most likely token is taken each time", fmt::join(unused, ", "),
+          unused.size() == 1 ? "changes" : "change");
+}
+
 }  // namespace
 
 void add_generate(CLI::App& program, Outcome&) {
@@ -111,7 +125,10 @@ void add_generate(CLI::App& program, Outcome&) {
   command->add_option("--bf16", options->bf16, "compute in bf16");
   command->add_option("--fp16", options->fp16, "compute in fp16");
   command->add_flag("--json", options->json, "print one JSON document");
-  command->callback([options] { run(*options); });
+  command->callback([command, options] {
+    if (!options->sampling.do_sample) warn_of_unused_sampling(*command);
+    run(*options);
+  });
 }
 
 }  // namespace heddle::cli

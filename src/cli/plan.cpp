@@ -125,7 +125,7 @@ void plan(const Options& options, const RunFile::Overrides& overrides) {
     hardware = parse_hardware(options.hardware);
     file = on_hardware(std::move(file), path, overrides, *hardware);
   }
-  file.require_supported();
+  file.require_model_key();
   const RunConfig& run = file.config();
   ModelSource model = open_planned_model(run);
   const RunData data = load_run_data(run, model);

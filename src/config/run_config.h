@@ -193,12 +193,17 @@ class RunFile {
   /// Sound values may ask for what this version does not have: throws Error naming the first of them. Whoever computes
   /// with config() asks for this first.
   void require_supported() const;
-  /// What training needs beyond sound, supported values: model, data, output_dir. Throws Error naming the key that is
-  /// missing, or whose file is not there (relative paths are relative to the current folder).
+  /// What commands need beyond sound, supported values: a model; data too, whose files are there; for training also
+  /// output_dir. Throws Error naming the key that is missing, or whose file is not there (relative paths are relative
+  /// to the current folder).
+  void require_model_key() const;
+  void require_data_keys() const;
   void require_training_keys() const;
 
  private:
   RunFile(const ResolvedRun& run, std::string name);
+  /// Where a key's value comes from.
+  std::string origin(std::string_view key) const;
 
   std::string name_;  // of the run file, for errors
   RunConfig config_;

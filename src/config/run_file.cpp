@@ -13,26 +13,26 @@ namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{16} << 20;
 
-void check_exists(const std::string& path, const std::string& key, const Setting& setting) {
+void check_exists(const std::string& path, const std::string& key, const std::string& origin) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) return;
-  if (error) fail("{}: {} is {}: {}", setting.origin, key, path, error.message());
+  if (error) fail("{}: {} is {}: {}", origin, key, path, error.message());
   const auto current = std::filesystem::current_path(error);
   const auto where = std::filesystem::path(path).is_relative() ? fmt::format(" in {}", current.string()) : "";
   const bool is_hub_name = key == "model_name_or_path" && std::count(path.begin(), path.end(), '/') == 1;
-  fail("{}: {} is {}: no such file or folder{}{}", setting.origin, key, path, where,
+  fail("{}: {} is {}: no such file or folder{}{}", origin, key, path, where,
        is_hub_name && !where.empty() ? "; models of the Hub are not fetched, expected a folder on this machine" : "");
 }
 
 /// output_dir may be made, also with the folders above it: the first that exists must be a folder.
-void check_output_dir(const Setting& setting) {
+void check_output_dir(const std::string& output_dir, const std::string& origin) {
   std::error_code error;
-  auto path = std::filesystem::absolute(setting.value.get<std::string>(), error).lexically_normal();
+  auto path = std::filesystem::absolute(output_dir, error).lexically_normal();
   for (auto at = path; !at.empty(); at = at.parent_path()) {
     const auto status = std::filesystem::status(at, error);
     if (std::filesystem::is_directory(status)) return;
     if (std::filesystem::exists(status)) {
-      fail("{}: output_dir is {}: {} is not a folder", setting.origin, setting.value.get<std::string>(), at.string());
+      fail("{}: output_dir is {}: {} is not a folder", origin, output_dir, at.string());
     }
     if (at == at.parent_path()) return;
   }
@@ -87,17 +87,33 @@ void RunFile::require_supported() const {
   if (!unsupported_.empty()) throw Error(unsupported_);
 }
 
-void RunFile::require_training_keys() const {
+void RunFile::require_model_key() const {
   require_supported();
-  const auto effective_values = effective();
-  const auto setting = [&](const char* key) {
-    const auto& entry = effective_values.at(key);
-    return Setting{Json(entry.at("value")), entry.at("origin").get<std::string>(), true};
-  };
   if (config_.model_name_or_path.empty() && config_.config_name.empty()) {
-    fail("{}: model_name_or_path is missing (or config_name, to train from scratch)", name_);
+    fail("{}: model_name_or_path is missing (or config_name, for a model from scratch)", name_);
   }
+}
+
+std::string RunFile::origin(std::string_view key) const {
+  const auto found =
+      std::find_if(origins_.begin(), origins_.end(), [&](const auto& entry) { return entry.first == key; });
+  return found == origins_.end() ? name_ : found->second.second;
+}
+
+void RunFile::require_data_keys() const {
+  require_model_key();
   if (config_.train_file.empty()) fail("{}: train_file is missing", name_);
+  const auto* model_key = config_.config_name.empty() ? "model_name_or_path" : "config_name";
+  check_exists(config_.config_name.empty() ? config_.model_name_or_path : config_.config_name, model_key,
+               origin(model_key));
+  for (const auto& file : config_.train_file) check_exists(file.path, "train_file", origin("train_file"));
+  for (const auto& file : config_.validation_file) {
+    check_exists(file.path, "validation_file", origin("validation_file"));
+  }
+}
+
+void RunFile::require_training_keys() const {
+  require_data_keys();
   if (config_.output_dir.empty()) fail("{}: output_dir is missing", name_);
   if (config_.validation_file.empty()) {
     const auto refuse = [&](const char* key) { fail("{}: validation_file is missing, which {} needs", name_, key); };
@@ -107,25 +123,18 @@ void RunFile::require_training_keys() const {
     if (config_.saves_best) refuse("save_strategy: best");
   }
   if (config_.validation_file.empty() && config_.eval_steps > 0) {
-    warning("{}: eval_steps is {}, but there is no validation_file: nothing is evaluated", setting("eval_steps").origin,
+    warning("{}: eval_steps is {}, but there is no validation_file: nothing is evaluated", origin("eval_steps"),
             config_.eval_steps);
-  }
-  const auto* model_key = config_.config_name.empty() ? "model_name_or_path" : "config_name";
-  check_exists(config_.config_name.empty() ? config_.model_name_or_path : config_.config_name, model_key,
-               setting(model_key));
-  for (const auto& file : config_.train_file) check_exists(file.path, "train_file", setting("train_file"));
-  for (const auto& file : config_.validation_file) {
-    check_exists(file.path, "validation_file", setting("validation_file"));
   }
   const auto& resume = config_.resume_from_checkpoint;
   if (resume != "auto" && resume != "false") {
-    check_exists(resume, "resume_from_checkpoint", setting("resume_from_checkpoint"));
+    check_exists(resume, "resume_from_checkpoint", origin("resume_from_checkpoint"));
   }
-  check_output_dir(setting("output_dir"));
+  check_output_dir(config_.output_dir, origin("output_dir"));
   std::error_code error;
   if (std::filesystem::equivalent(config_.model_name_or_path, config_.output_dir, error) && !config_.has_lora) {
     warning("{}: output_dir is the folder of model_name_or_path, whose weights the trained ones will replace",
-            setting("output_dir").origin);
+            origin("output_dir"));
   }
 }
 

@@ -119,12 +119,14 @@ Json read_word(const SourceNode& node, const ValueRule& rule, const std::string&
   return node.text;
 }
 
+std::string key_of_item(const std::string& key, std::size_t index) { return fmt::format("{}[{}]", key, index); }
+
 Json read_text_list(const SourceNode& node, const ValueRule& rule, const std::string& key) {
   if (node.kind == Kind::text) return node.text;
   if (node.kind != Kind::list) refuse(node, rule, key);
   auto list = Json::array();
   for (const auto& item : node.items) {
-    if (item.kind != Kind::text) refuse(item, ValueRule::text(), key);
+    if (item.kind != Kind::text) refuse(item, ValueRule::text(), key_of_item(key, list.size()));
     list.push_back(item.text);
   }
   return list;
@@ -144,7 +146,7 @@ Json read_number_list(const SourceNode& node, const ValueRule& rule, const std::
   auto list = Json::array();
   auto each = rule;
   each.type = Type::number;
-  for (const auto& item : node.items) list.push_back(read_number(item, each, key));
+  for (const auto& item : node.items) list.push_back(read_number(item, each, key_of_item(key, list.size())));
   return list;
 }
 
@@ -153,7 +155,7 @@ Json read_whole_list(const SourceNode& node, const ValueRule& rule, const std::s
   auto list = Json::array();
   auto each = rule;
   each.type = Type::whole;
-  for (const auto& item : node.items) list.push_back(read_whole(item, each, key));
+  for (const auto& item : node.items) list.push_back(read_whole(item, each, key_of_item(key, list.size())));
   return list;
 }
 
@@ -191,7 +193,7 @@ Json read_data_files(const SourceNode& node, const ValueRule& rule, const std::s
     return files;
   }
   if (node.items.empty()) fail("{}: {} is an empty list; expected {}", node.where, key, describe(rule));
-  for (const auto& item : node.items) files.push_back(read_data_file(item, key));
+  for (const auto& item : node.items) files.push_back(read_data_file(item, key_of_item(key, files.size())));
   return files;
 }
 
@@ -221,8 +223,7 @@ Json read_param_group(const SourceNode& node, const std::string& key) {
 Json read_param_groups(const SourceNode& node, const ValueRule& rule, const std::string& key) {
   if (node.kind != Kind::list) refuse(node, rule, key);
   auto groups = Json::array();
-  for (const auto& item : node.items)
-    groups.push_back(read_param_group(item, fmt::format("{}[{}]", key, groups.size())));
+  for (const auto& item : node.items) groups.push_back(read_param_group(item, key_of_item(key, groups.size())));
   return groups;
 }
 

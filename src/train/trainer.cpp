@@ -210,8 +210,9 @@ class Trainer {
   }
 
   void announce() const {
-    note("{}: {}; {} rows, {} optimizer steps; {} planned on device{}{}", model_.config.model_type, size_and_layout(),
-         format_count(static_cast<std::uint64_t>(data_.train->num_rows())), total_steps_,
+    note("{}: {}; {}, {}; {} planned on device{}{}", model_.config.model_type, size_and_layout(),
+         format_count(static_cast<std::uint64_t>(data_.train->num_rows()), "row"),
+         format_count(static_cast<std::uint64_t>(total_steps_), "optimizer step"),
          format_bytes(compiled_.plan.device.peak), run_.ranks > 1 ? " of each rank" : "", other_tiers());
     warn_of_warmup();
     warn_of_length();

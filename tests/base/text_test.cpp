@@ -46,6 +46,9 @@ TEST(Text, CountsHaveSeparators) {
   EXPECT_EQ(format_count(999), "999");
   EXPECT_EQ(format_count(1000), "1,000");
   EXPECT_EQ(format_count(8030261248), "8,030,261,248");
+  EXPECT_EQ(format_count(0, "row"), "0 rows");
+  EXPECT_EQ(format_count(1, "row"), "1 row");
+  EXPECT_EQ(format_count(1000, "row"), "1,000 rows");
 }
 
 }  // namespace

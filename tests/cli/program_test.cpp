@@ -52,6 +52,13 @@ TEST(Program, OutputThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(written.printed, "104 105\n");
 }
 
+TEST(Program, WhatOnlySamplingReadsIsAWarningWithoutIt) {
+  const std::string greedy = "$HEDDLE generate no-model --prompt x --seed 1 --temperature 0.5 2>&1";
+  EXPECT_THAT(run(greedy).printed,
+              StartsWith("heddle: warning: --temperature, --seed change nothing without --do_sample"));
+  EXPECT_THAT(run(greedy + " --do_sample").printed, StartsWith("heddle: error: no-model"));
+}
+
 TEST(Program, OptionsNameTheNumbersTheyTake) {
   EXPECT_EQ(run("$HEDDLE generate model --prompt x --temperature nan 2>&1").printed,
             "heddle: error: --temperature: nan; expected a number above 0\n");

@@ -123,6 +123,23 @@ TEST_F(BadRun, MissingKeysAreNamed) {
   }
 }
 
+TEST_F(BadRun, CommandsAskForTheKeysThatTheyNeed) {
+  const RunFile neither = RunFile::parse("seed: 1", "run.yaml", {});
+  const auto names = [](const std::string& key) {
+    return testing::ThrowsMessage<Error>(testing::StartsWith("run.yaml: " + key + " is missing"));
+  };
+  EXPECT_THAT([&] { neither.require_model_key(); }, names("model_name_or_path"));
+  EXPECT_THAT([&] { neither.require_data_keys(); }, names("model_name_or_path"));
+  const std::string model = "model_name_or_path: " + sound_["model_name_or_path"].get<std::string>();
+  const RunFile no_data = RunFile::parse(model, "run.yaml", {});
+  no_data.require_model_key();
+  EXPECT_THAT([&] { no_data.require_data_keys(); }, names("train_file"));
+  const std::string data = "\ntrain_file: " + sound_["train_file"].get<std::string>();
+  const RunFile no_output = RunFile::parse(model + data, "run.yaml", {});
+  no_output.require_data_keys();
+  EXPECT_THAT([&] { no_output.require_training_keys(); }, names("output_dir"));
+}
+
 TEST_F(BadRun, WrongTextsAreRefusedWithTheFile) {
   EXPECT_THAT(refuse("max_steps: [1, 2\nlearning_rate: }"), HasSubstr("run.json"));
   EXPECT_THAT(refuse(""), HasSubstr("run.json"));

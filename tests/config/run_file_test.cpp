@@ -343,6 +343,15 @@ TEST(RunFile, AliasesCannotGrowWithoutBound) {
   EXPECT_THAT(error_of(text), HasSubstr("more than 100000 values"));
 }
 
+TEST(RunFile, WhatIsWrongInAListIsNamedByItsIndex) {
+  EXPECT_THAT(error_of("train_file: [a.jsonl, {path: b.jsonl, weight: -1}]"),
+              HasSubstr("train_file[1].weight is -1; expected a number above 0"));
+  EXPECT_THAT(error_of("train_file: [{weight: 1}]"), HasSubstr("train_file[0] has no path"));
+  EXPECT_THAT(error_of("train_file: [a, {path: b, wight: 1}]"), HasSubstr("unknown key train_file[1].wight"));
+  EXPECT_THAT(error_of("validation_file: {path: a, weight: 0}"), HasSubstr("validation_file.weight is 0"));
+  EXPECT_THAT(error_of("lora: {target_modules: [q_proj, 7]}"), HasSubstr("lora.target_modules[1] is 7"));
+}
+
 TEST(RunFile, ContradictionsNameBothKeys) {
   EXPECT_THAT(error_of("bf16: true\nfp16: true"), AllOf(HasSubstr("bf16"), HasSubstr("fp16")));
   EXPECT_THAT(error_of("model_name_or_path: a\nconfig_name: b"),
