@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "data/data_files.h"
 #include "data/dataset_file.h"
+#include "data/format_report.h"
 #include "data/mixture.h"
 #include "data/packing.h"
 
@@ -112,7 +113,6 @@ struct Dataset::Impl {
 
   explicit Impl(const DatasetOptions& options);
   void load_sources(const DatasetOptions& options, const Tokenizer* tokenizer);
-  void report_formats() const;
   void leave_rows_out(bool skip_bad_rows);
   void mix_sources();
   void pack();
@@ -172,25 +172,10 @@ void Dataset::Impl::load_sources(const DatasetOptions& options, const Tokenizer*
       sources.push_back(std::move(source));
     }
   }
-  report_formats();
-}
-
-/// What rows were taken for, where that is not plain to see, and what of them is not used.
-void Dataset::Impl::report_formats() const {
-  for (const Source& source : sources) {
-    const TableNotes& notes = source.table.notes();
-    std::vector<std::string> found;
-    for (const auto& [format, rows] : notes.formats)
-      found.push_back(fmt::format("{} {}", format_count(static_cast<std::uint64_t>(rows)), format));
-    const bool is_plain =
-        notes.formats.empty() ||
-        (notes.formats.size() == 1 && (notes.formats.contains(std::string(describe(RowFormat::text))) ||
-                                       notes.formats.contains(std::string(describe(RowFormat::input_ids)))));
-    if (!is_plain) note("{}: {}", source.path, fmt::join(found, ", "));
-    if (!notes.ignored_fields.empty()) {
-      note("{}: fields not used: {}", source.path, fmt::join(notes.ignored_fields, ", "));
-    }
-  }
+  std::vector<FileFormats> formats;
+  for (const Source& source : sources) formats.push_back({source.path, &source.table.notes()});
+  report_formats(formats);
+  check_label_keys(formats, options.labels, options.chat_template != nullptr);
 }
 
 Cut Dataset::Impl::cut(const TokenRow& row) const {
@@ -300,8 +285,8 @@ void Dataset::Impl::report_packing(std::span<const std::int64_t> sizes) const {
   const std::int64_t used = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   const double filled =
       100.0 * static_cast<double>(used) / (static_cast<double>(bins.count()) * static_cast<double>(max_length));
-  note("packing: {} rows lie whole in {} rows of max_length {}, {:.1f}% filled", sizes.size(), bins.count(), max_length,
-       filled);
+  note("packing: {} lie whole in {} of max_length {}, {:.1f}% filled", format_count(sizes.size(), "row"),
+       format_count(static_cast<std::uint64_t>(bins.count()), "row"), max_length, filled);
 }
 
 std::pair<const Source*, TokenRow> Dataset::Impl::find_example(std::int64_t index) const {

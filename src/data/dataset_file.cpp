@@ -19,8 +19,8 @@
 namespace heddle {
 namespace {
 
-/// Raised whenever the rows made of the same content change.
-constexpr std::int64_t kCacheVersion = 3;
+/// Raised whenever the rows made of the same content, or the notes about them, change.
+constexpr std::int64_t kCacheVersion = 4;
 
 constexpr std::size_t kIgnoredFieldsNamed = 8;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -167,6 +167,7 @@ void tokenize_text(DataStream& bytes, const DataFileOptions& options, TokenTable
       writer.append_ids(ids);
     });
     writer.end_text(1);
+    ++writer.notes().formats[std::string(describe(RowFormat::text))];
   } catch (const RowError& error) {
     if (!options.skip_bad_rows) throw;
     writer.notes().bad_rows.push_back({error.line(), error.what()});

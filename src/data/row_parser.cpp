@@ -81,10 +81,21 @@ std::string suggest_columns(const RowFields& fields) {
   return text.empty() ? "" : fmt::format("; columns: {{text: {}}} would name it", text);
 }
 
+/// "; it has no chat (columns: messages is chat)": of a column that is named and not there.
+std::string name_missing_column(const RowFields& fields, const ColumnNames& columns) {
+  for (const auto& [ours, column] : columns) {
+    const bool is_there = std::any_of(fields.names.begin(), fields.names.end(),
+                                      [&name = column](const auto& field) { return field.second == name; });
+    if (!is_there) return fmt::format("; it has no {0} (columns: {1} is {0})", text_excerpt(column, kExcerpt), ours);
+  }
+  return "";
+}
+
 /// Why a row that has no shape is of no use.
-std::string unknown_fields(const RowFields& fields) {
+std::string unknown_fields(const RowFields& fields, const ColumnNames& columns) {
   std::vector<std::string> found;
-  std::string hint = suggest_columns(fields);
+  std::string hint = name_missing_column(fields, columns);
+  if (hint.empty()) hint = suggest_columns(fields);
   constexpr std::array<std::string_view, 5> kCandidates = {"text", "input_ids", "messages", "conversations", "prompt"};
   for (const auto& [ours, name] : fields.names) {
     if (found.size() < kFieldsNamed) found.push_back(text_excerpt(name, kExcerpt));
@@ -112,9 +123,9 @@ class RowMaker {
     const auto shape = find_shape(fields_, rules_.columns);
     if (fields_.labels && shape != Shape::input_ids) {
       if (shape == Shape::text) fail("labels without input_ids; a text has none");
-      if (!shape) fail("{}", unknown_fields(fields_));
+      if (!shape) fail("{}", unknown_fields(fields_, rules_.columns));
     }
-    if (!shape) fail("{}", unknown_fields(fields_));
+    if (!shape) fail("{}", unknown_fields(fields_, rules_.columns));
     if (rules_.preference && *shape != Shape::preference)
       fail("no preference pair, which loss_type asks for; expected chosen and rejected");
     switch (*shape) {

@@ -72,6 +72,31 @@ TEST_F(DatasetTest, RowsLieEndToEndInAMicroBatch) {
   EXPECT_EQ(batch.supervised_tokens, 3);
 }
 
+TEST_F(DatasetTest, AKeyAboutLabelsThatConcernsNoRowIsRefused) {
+  options_.labels.assistant_only = true;
+  EXPECT_EQ(
+      error_of("{\"text\": \"ab\"}\n{\"text\": \"cd\"}\n{\"input_ids\": [1, 2]}\n"),
+      "assistant_only_loss is true, which is for conversations; rows.jsonl holds 2 rows of texts, 1 row of token ids");
+  EXPECT_EQ(error_of("ab", "rows.txt"),
+            "assistant_only_loss is true, which is for conversations; rows.txt holds 1 row of texts");
+  options_.labels.last_only = true;
+  EXPECT_THAT(error_of("{\"prompt\": \"ab\", \"completion\": \"cd\"}"),
+              StartsWith("train_on is last, which is for conversations; rows.jsonl holds 1 row of prompts"));
+  options_.labels = {};
+  options_.labels.completion_only = true;
+  EXPECT_THAT(error_of("{\"text\": \"ab\"}"),
+              StartsWith("completion_only_loss is true, which is for prompts and completions; rows.jsonl holds"));
+  EXPECT_EQ(load("{\"prompt\": \"ab\", \"completion\": \"cd\"}").num_rows(), 1);
+  options_.labels.completion_only = false;
+  EXPECT_EQ(load("{\"text\": \"ab\"}").num_rows(), 1);
+}
+
+TEST_F(DatasetTest, RowsThatAKeyAboutLabelsDoesNotConcernAreNamed) {
+  options_.labels.completion_only = true;
+  EXPECT_THAT(notices("{\"text\": \"ab\"}\n{\"prompt\": \"ab\", \"completion\": \"cd\"}"),
+              HasSubstr("rows.jsonl: completion_only_loss changes nothing for 1 row of texts\n"));
+}
+
 TEST_F(DatasetTest, EndOfTextIsAppendedToTexts) {
   EXPECT_THAT(load("{\"text\": \"abc\"}").example(0).input_ids, ElementsAre(1, 2, 3, kEos));
   options_.add_eos = false;

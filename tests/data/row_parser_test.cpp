@@ -123,6 +123,8 @@ TEST(RowParser, ColumnsRenameFieldsOfTheFile) {
   EXPECT_THAT(row.ignored_fields, ElementsAre("messages", "text"));
   EXPECT_EQ(parse(R"({"q": "a", "a": "b"})", {{"prompt", "q"}, {"completion", "a"}}).pair->completion, "b");
   EXPECT_EQ(error_of(R"({"body": 1})", {{"text", "body"}}), "7: text is 1; expected a string (columns: text is body)");
+  EXPECT_THAT(error_of(R"({"messages": []})", {{"messages", "chat"}}),
+              testing::EndsWith("; it has no chat (columns: messages is chat)"));
   EXPECT_THROW(check_columns({{"mesages", "chat"}}), Error);
   EXPECT_THROW(check_columns({{"prompt", "a"}, {"completion", "a"}}), Error);
 }
