@@ -52,6 +52,7 @@ bool RecordReader::next(Record& record) {
   switch (state_) {
     case State::lines: return next_line(record);
     case State::elements: return next_element(record);
+    case State::objects: return next_object(record);
     case State::after_array: return after_array();
     case State::rest: return rest(record);
     case State::start:
@@ -73,13 +74,15 @@ bool RecordReader::start() {
     if (is_last_) state_ = State::end;
     return false;
   }
-  if (format_ == DataFormat::plain_text || window_[at_] == '{') {
+  if (format_ == DataFormat::plain_text) {
     state_ = State::rest;
+  } else if (window_[at_] == '{') {
+    state_ = State::objects;
   } else if (window_[at_] == '[') {
     ++at_;
     state_ = State::elements;
   } else {
-    throw RowError(line_, "a JSON file starts with neither [ nor {; expected an array of objects, or one object");
+    throw RowError(line_, "a JSON file starts with neither [ nor {; expected an array of objects, or objects");
   }
   return true;
 }
@@ -102,12 +105,10 @@ bool RecordReader::next_line(Record& record) {
   return false;
 }
 
-bool RecordReader::next_element(Record& record) {
-  skip_space();
-  const bool closes = at_ < window_.size() && window_[at_] == ']' && first_element_;
-  const std::size_t begin = at_;
-  const std::int64_t begin_line = line_;
-  // Brackets are only counted, not matched: the parser of the record does that.
+/// Moves on to the first byte, outside of strings, for which ends(byte, open brackets) holds; false where the window
+/// has none. Brackets are only counted, not matched: the parser of the record does that.
+template <typename Ends>
+bool RecordReader::move_to(Ends ends) {
   std::int64_t depth = 0;
   bool in_string = false;
   for (; at_ < window_.size(); ++at_) {
@@ -118,15 +119,23 @@ bool RecordReader::next_element(Record& record) {
       if (c == '"') in_string = false;
     } else if (c == '"') {
       in_string = true;
-    } else if (depth == 0 && (c == ',' || c == ']')) {
-      break;
+    } else if (ends(c, depth)) {
+      return true;
     } else if (c == '{' || c == '[') {
       ++depth;
     } else if (c == '}' || c == ']') {
       --depth;
     }
   }
-  if (at_ >= window_.size()) {
+  return false;
+}
+
+bool RecordReader::next_element(Record& record) {
+  skip_space();
+  const bool closes = at_ < window_.size() && window_[at_] == ']' && first_element_;
+  const std::size_t begin = at_;
+  const std::int64_t begin_line = line_;
+  if (!move_to([](char c, std::int64_t depth) { return depth == 0 && (c == ',' || c == ']'); })) {
     if (is_last_) throw RowError(begin_line, "the array that the file holds is not closed; expected , or ]");
     at_ = begin;  // again, when the window is longer
     line_ = begin_line;
@@ -136,6 +145,26 @@ bool RecordReader::next_element(Record& record) {
   record = {window_.substr(begin, at_ - begin), begin_line};
   if (window_[at_++] == ']') state_ = State::after_array;
   return closes ? after_array() : true;
+}
+
+bool RecordReader::next_object(Record& record) {
+  skip_space();
+  if (at_ == window_.size()) {
+    if (is_last_) state_ = State::end;
+    return false;
+  }
+  if (window_[at_] != '{') throw RowError(line_, "something follows the rows; expected {, or the end of the file");
+  const std::size_t begin = at_;
+  const std::int64_t begin_line = line_;
+  if (move_to([](char c, std::int64_t depth) { return depth == 1 && (c == '}' || c == ']'); })) {
+    ++at_;
+  } else if (!is_last_) {
+    at_ = begin;  // again, when the window is longer
+    line_ = begin_line;
+    return false;
+  }
+  record = {window_.substr(begin, at_ - begin), begin_line};
+  return true;
 }
 
 bool RecordReader::after_array() {

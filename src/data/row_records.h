@@ -32,9 +32,10 @@ struct Record {
   std::int64_t line = 1;
 };
 
-/// Cuts a file, which may come in windows, into records: the lines that are not blank, the elements of a JSON array (or
-/// one object), or the whole of a plain text. (The rows of Parquet come as JSON Lines.) A byte order mark at the start
-/// is passed over. Whether a record is sound is for its parser to say.
+/// Cuts a file, which may come in windows, into records: the lines that are not blank; of .json the elements of an
+/// array, or objects one after another, on lines of their own or not; or the whole of a plain text. (The rows of
+/// Parquet come as JSON Lines.) A byte order mark at the start is passed over. Whether a record is sound is for its
+/// parser to say.
 class RecordReader {
  public:
   explicit RecordReader(DataFormat format) : format_(format) {}
@@ -46,13 +47,16 @@ class RecordReader {
   void feed(std::string_view window, bool is_last);
   std::size_t used() const { return at_; }
   /// False where the window, or the file, has no further whole record. Throws RowError if a JSON file is neither an
-  /// array nor an object, where an array is not closed, and where something follows it.
+  /// array nor objects, where an array is not closed, and where something follows.
   bool next(Record& record);
 
  private:
   bool start();
   bool next_line(Record& record);
   bool next_element(Record& record);
+  bool next_object(Record& record);
+  template <typename Ends>
+  bool move_to(Ends ends);
   bool after_array();
   bool rest(Record& record);
   void skip_space();
@@ -62,7 +66,7 @@ class RecordReader {
   bool is_last_ = false;
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
-  enum class State { start, lines, elements, after_array, rest, end } state_ = State::start;
+  enum class State { start, lines, elements, after_array, objects, rest, end } state_ = State::start;
   bool has_begun_ = false, first_element_ = true;
 };
 

@@ -283,7 +283,11 @@ TEST(RowRecords, ElementsOfAnArrayWithTheirLines) {
   EXPECT_THAT(records_of("\xEF\xBB\xBF\n[ {\"a\": \"],\\\"\"},\n\n {\"b\": [1, {}]}\n, 3] \n", DataFormat::json),
               ElementsAre(Cut{"{\"a\": \"],\\\"\"}", 2}, Cut{"{\"b\": [1, {}]}\n", 4}, Cut{"3", 5}));
   EXPECT_THAT(records_of("[ \n]", DataFormat::json), ElementsAre());
-  EXPECT_THAT(records_of(" \n{\"text\": \"a\"}\n", DataFormat::json), ElementsAre(Cut{"{\"text\": \"a\"}\n", 2}));
+  EXPECT_THAT(records_of(" \n{\"text\": \"a\"}\n", DataFormat::json), ElementsAre(Cut{"{\"text\": \"a\"}", 2}));
+  // JSON Lines under the name of .json, as Hugging Face's data sets take them, and objects that are not on lines.
+  EXPECT_THAT(records_of("{\"a\": \"}\\\"\"}\r\n{\"b\":\n[{}]}\n\n{}{\"c\": 1}\n", DataFormat::json),
+              ElementsAre(Cut{"{\"a\": \"}\\\"\"}", 1}, Cut{"{\"b\":\n[{}]}", 2}, Cut{"{}", 5}, Cut{"{\"c\": 1}", 5}));
+  EXPECT_THAT(records_of("{\"a\": 1", DataFormat::json), ElementsAre(Cut{"{\"a\": 1", 1}));
   EXPECT_THAT(records_of(" \n", DataFormat::json), ElementsAre());
   // An element that is missing is a record for the parser to refuse.
   EXPECT_THAT(records_of("[1,]", DataFormat::json), ElementsAre(Cut{"1", 1}, Cut{"", 1}));
@@ -324,6 +328,9 @@ TEST(RowRecords, AreTheSameHoweverTheFileIsCutIntoWindows) {
       {DataFormat::json, "[1,\n2"},
       {DataFormat::json, "[1,\n\"2\\"},
       {DataFormat::json, "\n {\"a\":\n 1}\n"},
+      {DataFormat::json, "{\"a\": \"}\\\"\"}\n\n {\"b\": [1,\n{}]} {}\n"},
+      {DataFormat::json, "{\"a\": 1}, {}"},
+      {DataFormat::json, "{\"a\": [1, {"},
       {DataFormat::json, "\n 5"},
       {DataFormat::json, " \n "},
   };
