@@ -23,6 +23,25 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
 
 bool is_assistant(const Json& message) { return message.at("role") == "assistant"; }
 
+/// As the first of Llama 3's: a generation prompt stands behind an answer as well, and is gone when a question follows.
+bool always_prompts(const ChatTemplate& chat_template) {
+  Json messages = Json::array({{{"role", "user"}, {"content", "q"}}});
+  const auto render = [&](bool add_generation_prompt = false) {
+    return chat_template.render(messages, nullptr, Json::object(), add_generation_prompt).text;
+  };
+  try {
+    const std::string question = render();
+    messages.push_back({{"role", "assistant"}, {"content", "a"}});
+    const std::string answer = render();
+    if (answer != render(true)) return false;
+    messages.push_back({{"role", "user"}, {"content", "r"}});
+    const std::string prompt_end = answer.substr(common_prefix(answer, render()));
+    return !prompt_end.empty() && question.ends_with(prompt_end);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 /// One conversation, rendered and encoded.
@@ -117,6 +136,9 @@ class ConversationEncoder::Labeller {
 
   /// One past the last byte of the message.
   std::size_t message_end(std::size_t message) const {
+    if (encoder_.always_prompts_ && is_assistant(conversation_.messages[message])) {
+      if (const auto end = alignment_.end_of_special(content_end(message))) return *end;  // its terminator
+    }
     if (message + 1 == conversation_.messages.size()) return rendering_.text.size();
     const std::string prefix = render(message + 1, false);
     if (!std::string_view(rendering_.text).starts_with(prefix)) refuse_changed(message);
@@ -147,6 +169,20 @@ class ConversationEncoder::Labeller {
     return common_prefix(rendering_.text, other.text);
   }
 
+  /// Of a turn that begins with its content, trimmed or not; else where it begins.
+  std::size_t content_end(std::size_t message) const {
+    const std::size_t begin = turn_begin(message);
+    const Json& turn = conversation_.messages[message];
+    const auto content = turn.find("content");
+    if (content == turn.end() || !content->is_string()) return begin;
+    std::string_view text = content->get_ref<const std::string&>();
+    if (std::string_view(rendering_.text).substr(begin).starts_with(text)) return begin + text.size();
+    constexpr std::string_view kSpace = " \t\r\n";
+    text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
+    text = text.substr(0, text.find_last_not_of(kSpace) + 1);
+    return std::string_view(rendering_.text).substr(begin).starts_with(text) ? begin + text.size() : begin;
+  }
+
   std::size_t prompt_end(std::size_t messages) const {
     const bool goes_on = is_assistant(conversation_.messages[messages - 1]);
     return common_prefix(rendering_.text, render(messages, !goes_on));
@@ -161,7 +197,9 @@ class ConversationEncoder::Labeller {
 };
 
 ConversationEncoder::ConversationEncoder(const RowEncoder& encoder, const ChatTemplate* chat_template, LabelRules rules)
-    : encoder_(&encoder), template_(chat_template), rules_(rules), special_(encoder.tokenizer()) {}
+    : encoder_(&encoder), template_(chat_template), rules_(rules), special_(encoder.tokenizer()) {
+  always_prompts_ = template_ != nullptr && always_prompts(*template_);
+}
 
 LabelledIds ConversationEncoder::encode(const Conversation& conversation) const {
   if (template_ == nullptr) {

@@ -35,9 +35,9 @@ class ConversationEncoder {
   /// Targets are, as TRL's SFTTrainer has them: all tokens; of a prompt and completion, the completion (from where the
   /// prompt's own ids and the whole's part) to the end. With assistant_only what {% generation %} encloses, or else the
   /// assistant's turns from behind the generation prompt to the end of what the template renders of them, terminator
-  /// and all. Where a message has a weight, the assistant's turns but those of weight 0, and other messages of
-  /// weight 1. Throws Error where the template refuses the row, and where it renders a turn otherwise once more follow
-  /// it.
+  /// and all (not what a template that always ends with a generation prompt writes behind it). Where a message has a
+  /// weight, the assistant's turns but those of weight 0, and other messages of weight 1. Throws Error where the
+  /// template refuses the row, and where it renders a turn otherwise once more follow it.
   LabelledIds encode(const Conversation& conversation) const;
   /// As a text row is, with special tokens and end-of-text.
   LabelledIds encode(const TextPair& pair) const;
@@ -49,6 +49,7 @@ class ConversationEncoder {
   const ChatTemplate* template_;
   LabelRules rules_;
   SpecialIds special_;
+  bool always_prompts_ = false;  // the template ends with a generation prompt, asked for or not
 };
 
 }  // namespace heddle

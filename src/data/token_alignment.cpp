@@ -35,6 +35,12 @@ TokenAlignment::TokenAlignment(const SpecialIds& special, std::string_view text,
   }
 }
 
+std::optional<std::size_t> TokenAlignment::end_of_special(std::size_t byte) const {
+  const auto found = std::lower_bound(anchors_.begin(), anchors_.end(), byte,
+                                      [](const Anchor& anchor, std::size_t from) { return anchor.begin < from; });
+  return found == anchors_.end() ? std::nullopt : std::optional(found->end);
+}
+
 std::pair<std::size_t, std::size_t> TokenAlignment::locate(std::size_t byte) const {
   if (byte >= text_.size()) return {ids_.size(), ids_.size()};
   const auto next = std::upper_bound(anchors_.begin(), anchors_.end(), byte,

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,8 @@ class TokenAlignment {
   std::size_t token_from(std::size_t byte) const { return locate(byte).first; }
   /// One past the last token that holds a byte before `byte`.
   std::size_t token_until(std::size_t byte) const { return locate(byte).second; }
+  /// Where the first special token ends that begins at `byte` or behind it, if any.
+  std::optional<std::size_t> end_of_special(std::size_t byte) const;
 
  private:
   struct Anchor {

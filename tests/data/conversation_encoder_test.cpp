@@ -162,6 +162,19 @@ TEST_F(ConversationEncoderTest, AGenerationPromptThatAsksForMoreCountsAsFarAsItI
   EXPECT_EQ(labelled(kTalk, thinking), "<u:q>\n<a:[xy>\n]<u:r>\n<a:[>\n]");
 }
 
+// As the first template of Llama 3, whose text always ends with a generation prompt.
+TEST_F(ConversationEncoderTest, AGenerationPromptThatStandsBehindAnAnswerIsNoPartOfIt) {
+  rules_.assistant_only = true;
+  const char* always = "{% for m in messages %}<{{ m.role[0] }}:{{ m.content | trim }}>{% endfor %}<a:";
+  EXPECT_EQ(labelled(kTalk, always), "<u:q><a:[xy>]<u:r><a:[>]<a:");
+  const char* row =
+      R"({"messages": [{"role": "user", "content": "q", "weight": 1}, {"role": "assistant", "content": " x>y "},
+                       {"role": "user", "content": "r", "weight": 1}, {"role": "assistant", "content": "z"}]})";
+  EXPECT_EQ(labelled(row, always), "[<u:q><a:x>y><u:r><a:z>]<a:");
+  rules_.last_only = true;
+  EXPECT_EQ(labelled(kTalk, always), "<u:q><a:xy><u:r><a:[>]<a:");
+}
+
 TEST_F(ConversationEncoderTest, WhereNothingCanBeRenderedBeforeATurnItsContentBeginsIt) {
   rules_.assistant_only = true;
   const std::string needs_user =
