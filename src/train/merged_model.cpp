@@ -10,7 +10,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/save.h"
 #include "comm/job.h"
+#include "models/model.h"
 #include "models/module_list.h"
+#include "quantize/four_bit.h"
+#include "train/quantized_base.h"
 #include "train/vocabulary.h"
 
 namespace heddle {
@@ -28,9 +31,18 @@ void MergeReport::add_rounding(std::span<const double> exact, std::span<const fl
   }
 }
 
-double MergeReport::relative_error() const {
-  return square_changes_ > 0 ? std::sqrt(square_errors_ / square_changes_) : 0.0;
+void MergeReport::add_base_error(DType four_bits, double squares) {
+  base_type_ = four_bits;
+  square_base_errors_ += squares;
 }
+
+double MergeReport::relative(double squares) const {
+  return square_changes_ > 0 ? std::sqrt(squares / square_changes_) : 0.0;
+}
+
+double MergeReport::relative_error() const { return relative(square_errors_); }
+
+double MergeReport::base_error() const { return relative(square_base_errors_); }
 
 void note_merge(const MergeReport& report) {
   if (report.merged() == 0) return;
@@ -39,6 +51,12 @@ void note_merge(const MergeReport& report) {
        report.merged(), report.greatest_error(),
        relative < 10 ? fmt::format("{:.2g}", relative) : fmt::format("{:.0f} times the size", relative));
   if (relative > 1) warning("rounding changed the merged weights more than the adapter did; a finer type keeps more");
+  if (!report.base_type()) return;
+  note(
+      "the adapter was trained on its base in {}, which changed those weights by {:.2g} times what the adapter does; "
+      "it "
+      "is merged into the unquantized base",
+      quant_type_of(*report.base_type()), report.base_error());
 }
 
 /// The trained tensors of an adapter, in fp32, by the model's names.
@@ -158,6 +176,12 @@ MergedModel::MergedModel(const ModelSource& model)
     source_ = untied(model);
   }
   adapter_ = std::make_unique<AdapterTensors>(model.adapter_folder, *modules);
+  if (model.is_bitsandbytes) return;  // merged as it was trained on
+  four_bits_ = four_bits_of_run(model.adapter_folder);
+  if (!four_bits_) return;
+  ModuleList list;
+  emit_model(list, model.config);
+  for (const auto& module : list.linear) quantized_.insert(module + ".weight");
 }
 
 MergedModel::~MergedModel() = default;
@@ -198,6 +222,8 @@ MergedTensor MergedModel::open(const std::string& parameter, const StoredTensor&
     }
     return tensor;
   }
+  if (four_bits_ && quantized_.contains(parameter))
+    report_.add_base_error(*four_bits_, four_bit_error(*base_, stored, *four_bits_));
   tensor.change_ = change_of(module, stored);
   if (!tensor.change_->magnitude.empty()) tensor.measure_norms();
   return tensor;

@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "formats/safetensors.h"
 #include "models/lora.h"
 #include "train/decoded_tensor.h"
@@ -17,7 +19,8 @@
 
 namespace heddle {
 
-/// What rounding to the types of the files written takes from merged weights.
+/// What rounding to the types of the files written takes from merged weights, and what their base was when the adapter
+/// was trained.
 class MergeReport {
  public:
   /// One more tensor is merged.
@@ -25,15 +28,23 @@ class MergeReport {
   void add_change(double change) { square_changes_ += change * change; }
   /// `rounded`: what the file holds of the exact values.
   void add_rounding(std::span<const double> exact, std::span<const float> rounded);
+  /// The adapter was trained beside a tensor in four bits, which changed it by this sum of squares.
+  void add_base_error(DType four_bits, double squares);
 
   std::size_t merged() const { return merged_; }             ///< tensors that an adapter changed
   double greatest_error() const { return greatest_error_; }  ///< of an element, absolute
   /// Root mean square of the errors over that of the adapter's changes.
   double relative_error() const;
+  /// The four bits in which the run held the base that is merged unquantized, and what they changed, as above.
+  std::optional<DType> base_type() const { return base_type_; }
+  double base_error() const;
 
  private:
+  double relative(double squares) const;
+
   std::size_t merged_ = 0;
-  double greatest_error_ = 0, square_errors_ = 0, square_changes_ = 0;
+  double greatest_error_ = 0, square_errors_ = 0, square_changes_ = 0, square_base_errors_ = 0;
+  std::optional<DType> base_type_;
 };
 
 /// Says it in a note, where there was something to merge.
@@ -107,6 +118,8 @@ class MergedModel {
   std::unique_ptr<WeightFiles> base_;
   WeightRules rules_;  // they hold the adapter's modules
   std::unique_ptr<AdapterTensors> adapter_;
+  std::optional<DType> four_bits_;   // in which the run held a base that is not quantized
+  std::set<std::string> quantized_;  // these of its weights
   MergeReport report_;
 };
 

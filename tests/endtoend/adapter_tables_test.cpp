@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "small_run.h"
@@ -165,6 +170,65 @@ TEST_F(AdapterTables, NewTokensMayBeRowsAlone) {
   lora["trainable_token_indices"] = {96, 97};
   EXPECT_THAT([&] { train(run_file(run("some", lora, grown))); },
               testing::ThrowsMessage<Error>(HasSubstr("or them, up to 98, in lora.trainable_token_indices")));
+}
+
+std::vector<float> values_of(const SafetensorsFile& file, const std::string& name) {
+  const StoredTensor& tensor = *file.find(name);
+  std::vector<float> values(tensor.bytes() / sizeof(float));
+  file.read(tensor, 0, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+/// The nearest code of NF4 (Dettmers et al. 2023, arXiv:2305.14314, appendix E) times the block's greatest.
+double nf4(double value, double greatest) {
+  constexpr std::array kCodes = {-1.0,
+                                 -0.6961928009986877,
+                                 -0.5250730514526367,
+                                 -0.39491748809814453,
+                                 -0.28444138169288635,
+                                 -0.18477343022823334,
+                                 -0.09105003625154495,
+                                 0.0,
+                                 0.07958029955625534,
+                                 0.16093020141124725,
+                                 0.24611230194568634,
+                                 0.33791524171829224,
+                                 0.44070982933044434,
+                                 0.5626170039176941,
+                                 0.7229568362236023,
+                                 1.0};
+  const auto nearer = [&](double a, double b) {
+    return std::abs(a * greatest - value) < std::abs(b * greatest - value);
+  };
+  return *std::min_element(kCodes.begin(), kCodes.end(), nearer) * greatest;
+}
+
+TEST_F(AdapterTables, MergingSaysHowFarTheBaseIsFromTheOneInFourBits) {
+  const Json lora = {{"r", 4}, {"target_modules", Json::array({"q_proj"})}};
+  const fs::path out = train_as("four_bits", lora, {{"load_in_4bit", true}, {"learning_rate", 0.05}});
+  const MergeReport report = export_folder(open_model(out), folder_.path() / "merged", std::nullopt);
+  ASSERT_EQ(report.base_type(), DType::nf4);
+  const SafetensorsFile base(folder_.path() / "base" / "model.safetensors");
+  const SafetensorsFile merged(folder_.path() / "merged" / "model.safetensors");
+  double errors = 0, changes = 0;
+  for (const char* name : {"model.layers.0.self_attn.q_proj.weight", "model.layers.1.self_attn.q_proj.weight"}) {
+    const std::vector<float> before = values_of(base, name), after = values_of(merged, name);
+    ASSERT_EQ(before.size() % 64, 0u);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      float greatest = 0;
+      for (std::size_t k = i / 64 * 64; k < i / 64 * 64 + 64; ++k) greatest = std::max(greatest, std::abs(before[k]));
+      const double value = static_cast<double>(before[i]);
+      errors += std::pow(nf4(value, static_cast<double>(greatest)) - value, 2);
+      changes += std::pow(static_cast<double>(after[i]) - value, 2);
+    }
+  }
+  EXPECT_NEAR(report.base_error() / std::sqrt(errors / changes), 1.0, 1e-4);  // what is merged is rounded to fp32
+}
+
+TEST_F(AdapterTables, AnAdapterOfABaseThatWasNotQuantizedSaysNothingOfIt) {
+  const Json lora = {{"r", 4}, {"target_modules", Json::array({"q_proj"})}};
+  const fs::path out = train_as("plain", lora, {{"max_steps", 1}});
+  EXPECT_EQ(export_folder(open_model(out), folder_.path() / "merged", std::nullopt).base_type(), std::nullopt);
 }
 
 TEST_F(AdapterTables, AVocabularyGrowsToTheTokenizersAndIsNeverCut) {
