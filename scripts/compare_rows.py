@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Compares rows and labels of `heddle data` with those of TRL's SFTTrainer, token by token.
 
-    compare_rows.py --datasets FOLDER MODEL ...      [--heddle PROGRAM] [--max_length N] [--only TEXT]
+    compare_rows.py --datasets FOLDER MODEL ...      [--heddle PROGRAM] [--max_length N] [--rows N] [--only TEXT]
 
 A MODEL is a folder with config.json, tokenizer.json, tokenizer_config.json and a chat template; FOLDER holds data sets of LLaMA-Factory,
 axolotl, torchtune, FastChat and OpenAI under these names. What TRL does not read (Alpaca, ShareGPT's roles and calls, contents in parts) is turned
 here into the messages that it does. Labels of the first token are not compared: nothing predicts it. Under assistant_only_loss TRL
 needs {% generation %} marks: for templates without, it has its own for some models (that of Qwen2.5 counts the line end of the generation
-prompt as the assistant's), so only ids are compared then; where it refuses a template, the case is skipped aloud.
+prompt as the assistant's), so only ids are compared then; where it refuses a template, the case is skipped aloud. A folder may hold marked.jinja,
+its template with {% generation %} around what the assistant says: TRL is given that one then, and labels are compared with ours of the template
+without. Rows that a template refuses must be skipped by both.
 Needs: pip install trl. Exit code 1 if anything differs.
 """
 import argparse
@@ -16,11 +18,12 @@ import os
 import sys
 import tempfile
 
+import jinja2
 from datasets import Dataset
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from trl import SFTConfig, SFTTrainer
 
-from heddle_program import DEFAULT_PROGRAM, Difference, Heddle, write_json
+from heddle_program import DEFAULT_PROGRAM, Difference, Heddle, write_json, write_rows
 
 
 def read(path):
@@ -91,8 +94,33 @@ class Refused(Exception):
     """TRL has no rows of its own here."""
 
 
-def trl_rows(folder, rows, keys, max_length, scratch):
+def marked_template(folder):
+    path = os.path.join(folder, "marked.jinja")
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8", newline="") as f:
+        return f.read()
+
+
+def open_tokenizer(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = marked_template(folder) or tokenizer.chat_template
+    return tokenizer
+
+
+def rendered(tokenizer, row):
+    """Whether the template takes this row."""
+    messages = row.get("messages") or row.get("prompt")
+    if not isinstance(messages, list):
+        return True
+    try:
+        tokenizer.apply_chat_template(messages + row.get("completion", []), tools=row.get("tools"), tokenize=False)
+    except jinja2.exceptions.TemplateError:
+        return False
+    return True
+
+
+def trl_rows(tokenizer, rows, keys, max_length, scratch):
     tiny = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1))
     settings = SFTConfig(output_dir=scratch, max_length=max_length, packing=False, use_cpu=True, report_to="none", disable_tqdm=True, **keys)
     try:
@@ -110,7 +138,8 @@ def heddle_rows(heddle, folder, path, keys, max_length, scratch):
 
 
 def has_marks(folder):
-    return "generation %}" in (AutoTokenizer.from_pretrained(folder).chat_template or "").replace("-%}", "%}")
+    template = marked_template(folder) or AutoTokenizer.from_pretrained(folder).chat_template or ""
+    return "generation %}" in template.replace("-%}", "%}")
 
 
 def first_difference(got, sources, want, with_labels):
@@ -130,6 +159,7 @@ def main():
     parser.add_argument("--datasets", required=True)
     parser.add_argument("--heddle", default=DEFAULT_PROGRAM)
     parser.add_argument("--max_length", type=int, default=512)
+    parser.add_argument("--rows", type=int, help="the first rows of each file alone")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     heddle, differences = Heddle(options.heddle), 0
@@ -140,12 +170,21 @@ def main():
                 title = "%s %s %s" % (os.path.basename(folder), name, " ".join("%s=%s" % k for k in {**own, **keys}.items()))
                 if options.only not in title or not os.path.exists(path):
                     continue
-                rows = read(path)
+                rows = read(path)[:options.rows]
                 with_labels = "assistant_only_loss" not in keys or has_marks(folder)
                 with tempfile.TemporaryDirectory() as scratch:
                     try:
-                        want = trl_rows(folder, [convert(r) for r in rows] if convert else rows, keys, options.max_length, scratch)
-                        got, sources = heddle_rows(heddle, folder, path, {**own, **keys}, options.max_length, scratch)
+                        tokenizer = open_tokenizer(folder)
+                        converted = [convert(r) for r in rows] if convert else rows
+                        taken = [r for r in converted if rendered(tokenizer, r)]
+                        refused = len(converted) - len(taken)
+                        if not taken:
+                            print("skip", title + ": the template takes no row")
+                            continue
+                        want = trl_rows(tokenizer, taken, keys, options.max_length, scratch)
+                        own_keys = {**own, **({"on_bad_row": "skip"} if refused else {})}
+                        sample = write_rows(os.path.join(scratch, "rows.jsonl"), rows) if options.rows else path
+                        got, sources = heddle_rows(heddle, folder, sample, {**own_keys, **keys}, options.max_length, scratch)
                         difference = first_difference(got, sources, want, with_labels)
                     except Refused as e:
                         print("skip", title + ": TRL:", e)
@@ -153,7 +192,8 @@ def main():
                     except Difference as e:
                         difference = str(e)
                 differences += difference is not None
-                print("DIFF" if difference else "same" if with_labels else "ids ", title + ":", difference or "%d rows, %d tokens" % (len(got), sum(len(ids) for ids, _ in got)), flush=True)
+                print("DIFF" if difference else "same" if with_labels else "ids ", title + ":", difference or "%d rows, %d tokens%s" %
+                      (len(got), sum(len(ids) for ids, _ in got), "; %d refused by the template" % refused if refused else ""), flush=True)
     sys.exit(1 if differences else 0)
 
 
