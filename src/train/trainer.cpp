@@ -14,12 +14,12 @@
 #include "base/threads.h"
 #include "checkpoint/agreement.h"
 #include "comm/job.h"
-#include "config/schedule_names.h"
 #include "formats/files.h"
 #include "formats/folder_lock.h"
 #include "kernels/cpu/table.h"
 #include "monitor/monitor.h"
 #include "monitor/process_memory.h"
+#include "train/announcement.h"
 #include "train/best_model.h"
 #include "train/checkpoint_export.h"
 #include "train/checkpoint_saver.h"
@@ -48,10 +48,6 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::chrono::seconds kOutputPatience{10};  // until a run that was killed has let go of output_dir
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-std::string_view precision_name(Precision precision) {
-  return precision == Precision::bf16 ? "bf16" : precision == Precision::fp16 ? "fp16" : "fp32";
-}
 
 EvalMetrics eval_metrics(std::int64_t step, const EvaluationResult& result) {
   EvalMetrics metrics{.step = step, .loss = result.loss, .perplexity = {}, .num_tokens = result.num_tokens};
@@ -108,7 +104,7 @@ class Trainer {
     saver_.emplace(run_, compiled_, *executor_, communicator_);
     step_.emplace(run_, compiled_, *executor_, *schedule_, reference_ ? &*reference_ : nullptr, communicator_);
     if (run_.rewind_on_spike) rewinding_.emplace(run_, state_, communicator_);
-    if (is_root_) announce();
+    if (is_root_) announce(run_, model_.config, compiled_, *data_.train, total_steps_, communicator_.transport());
     if (is_root_) start_monitor();
     if (run_.check_replicas_steps > 0 && !has_replicas(compiled_.parameters, compiled_.sharding))
       note("check_replicas_steps: no rank holds what another holds too; nothing is compared");
@@ -197,53 +193,6 @@ class Trainer {
     note("log-probabilities of the reference, the model that the run starts from, in {:.1f} s", seconds_since(start));
   }
 
-  /// "134,515,008 parameters, bf16, 2 ranks over mpi, ZeRO stage 1"
-  std::string size_and_layout() const {
-    const std::string layout = run_.ranks > 1 ? fmt::format(", {} ranks over {}, ZeRO stage {}", run_.ranks,
-                                                            communicator_.transport(), run_.zero_stage)
-                                              : "";
-    const std::int64_t all = compiled_.parameters.count(), trainable = compiled_.parameters.trainable_count();
-    const std::string trained =
-        trainable < all ? fmt::format(" ({} trainable)", format_count(static_cast<std::uint64_t>(trainable))) : "";
-    return fmt::format("{} parameters{}, {}{}", format_count(static_cast<std::uint64_t>(all)), trained,
-                       precision_name(run_.precision), layout);
-  }
-
-  void announce() const {
-    note("{}: {}; {}, {}; {} planned on device{}{}", model_.config.model_type, size_and_layout(),
-         format_count(static_cast<std::uint64_t>(data_.train->num_rows()), "row"),
-         format_count(static_cast<std::uint64_t>(total_steps_), "optimizer step"),
-         format_bytes(compiled_.plan.device.peak), run_.ranks > 1 ? " of each rank" : "", other_tiers());
-    warn_of_warmup();
-    warn_of_length();
-    if (run_.curriculum.is_enabled) {
-      note("curriculum_learning: rows are cut to {} positions in step 1, and to {} in the end",
-           run_.curriculum.length_at(1), run_.curriculum.last_length());
-    }
-  }
-
-  void warn_of_warmup() const {
-    const std::int64_t warmup = run_.schedule.warmup_steps;
-    const ScheduleType* type = find_schedule_type(run_.schedule.type, false);
-    if (warmup < total_steps_ || type == nullptr || !type->has_warmup) return;
-    warning("warmup_steps is {}, the run has {} optimizer steps: it never reaches learning_rate", warmup, total_steps_);
-  }
-
-  /// Nothing stops a model at positions that its training did not have, but it knows little of them. Dynamic rope is
-  /// made for them.
-  void warn_of_length() const {
-    const ModelConfig& model = model_.config;
-    if (model.rope.type == RopeType::dynamic || model.rope.type == RopeType::none) return;
-    std::int64_t longest = 0;
-    for (std::int64_t i = 0; i < data_.train->num_examples(); ++i)
-      longest = std::max(longest, data_.train->example_tokens(i));
-    longest = std::min(longest, run_.max_length);
-    if (longest > model.max_positions) {
-      warning("documents have up to {} tokens, the model {} positions (max_position_embeddings)", longest,
-              model.max_positions);
-    }
-  }
-
   /// Lines of metrics.jsonl from the next step on go.
   void start_monitor() {
     Monitor::Options options;
@@ -253,16 +202,9 @@ class Trainer {
     options.logging_steps = run_.logging_steps;
     options.held_bytes = compiled_.plan.device.peak;
     options.tensorboard = run_.report_to_tensorboard;
-    options.title = title_ = fmt::format("{}, {}", model_.config.model_type, size_and_layout());
+    options.title = title_ = fmt::format("{}, {}", model_.config.model_type,
+                                         size_and_layout(run_, compiled_.parameters, communicator_.transport()));
     monitor_.emplace(std::move(options));
-  }
-
-  std::string other_tiers() const {
-    std::string text;
-    if (compiled_.plan.host.peak > 0) text += fmt::format(", {} on host", format_bytes(compiled_.plan.host.peak));
-    if (compiled_.plan.nvme.peak > 0)
-      text += fmt::format(", {} in {}", format_bytes(compiled_.plan.nvme.peak), run_.nvme_path);
-    return text;
   }
 
   int loop() {
