@@ -113,7 +113,8 @@ void import_torch(const fs::path& source, const fs::path& target) {
   write_weights(target, entries,
                 [&](std::size_t i, const auto& use) { tensors[i].file->read(*tensors[i].tensor, use); });
   write_model_files(target, companion_files(paths.front().parent_path()));
-  note("{} tensors of {} are in {}", tensors.size(), source.string(), target.string());
+  note("{} tensor{} of {} {} in {}", tensors.size(), tensors.size() == 1 ? "" : "s", source.string(),
+       tensors.size() == 1 ? "is" : "are", target.string());
 }
 
 /// Training scripts save the model's files beside DeepSpeed's folder of the step, or in it.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,25 @@ void require_command(const CLI::App& program, int argc, char** argv) {
   const auto expected = fmt::format("expected one of {} (heddle --help)", fmt::join(names, ", "));
   if (argc < 2) throw UsageError(fmt::format("a command is missing; {}", expected));
   throw UsageError(fmt::format("{} is no command; {}{}", first, expected, did_you_mean(first, names)));
+}
+
+/// CLI11 would list what it does not know in reverse.
+std::string text_of_extras(const CLI::App& program) {
+  for (const auto* command : program.get_subcommands()) {
+    const auto words = command->remaining();
+    if (words.empty()) continue;
+    const auto named =
+        std::find_if(words.begin(), words.end(), [](const auto& word) { return word.starts_with("--"); });
+    if (named == words.end()) return fmt::format("{}: {} is one word too many", command->get_name(), words.front());
+    std::vector<std::string> options;
+    for (const auto* option : command->get_options()) {
+      for (const auto& name : option->get_lnames()) options.push_back("--" + name);
+    }
+    const std::string name = named->substr(0, named->find('='));
+    const std::vector<std::string_view> known(options.begin(), options.end());
+    return fmt::format("{}: unknown option {}{}", command->get_name(), name, did_you_mean(name, known));
+  }
+  return "unknown words";
 }
 
 /// What was printed may lie in a buffer still. A full disk must not look like success.
@@ -63,6 +83,9 @@ int main(int argc, char** argv) {
     return outcome.exit_code;
   } catch (const CLI::Success& e) {  // --help, --version
     return program.exit(e);
+  } catch (const CLI::ExtrasError&) {
+    heddle::log_error(heddle::cli::text_of_extras(program));
+    return 2;
   } catch (const CLI::ParseError& e) {
     heddle::log_error(e.what());
     return 2;

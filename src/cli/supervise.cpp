@@ -108,7 +108,12 @@ void add_supervise(CLI::App& program, Outcome& outcome) {
       ->check(whole_number(1, kMost))
       ->needs(ranks);
   command->footer("heddle supervise [--max_restarts N] [--ranks N [--min_ranks N] [--micro_batches N]] -- COMMAND ...");
-  command->callback([options, &outcome] {
+  command->allow_extras();
+  command->callback([command, options, &outcome] {
+    if (const auto words = command->remaining(); !words.empty()) {
+      throw UsageError(fmt::format("supervise: {} is no option; COMMAND stands behind --: heddle supervise -- {}",
+                                   words.front(), fmt::join(words, " ")));
+    }
     if (outcome.behind_dashes.empty()) throw UsageError("COMMAND is missing: heddle supervise -- COMMAND ...");
     const auto count = options->rank_count(outcome.behind_dashes);
     const auto& words = outcome.behind_dashes;

@@ -172,7 +172,9 @@ class FolderSource final : public TensorSource {
     for (const fs::path& file : files) add(file);
     if (parts_.empty()) fail("{}: holds no safetensors, GGUF or PyTorch file", path.string());
   }
-  std::string format() const override { return fmt::format("folder of {} files", parts_.size()); }
+  std::string format() const override {
+    return fmt::format("folder of {} file{}", parts_.size(), parts_.size() == 1 ? "" : "s");
+  }
   void read(std::size_t tensor, std::int64_t begin, std::int64_t count, std::span<std::byte> target) const override {
     const auto [part, index] = place_[tensor];
     parts_[part]->read(index, begin, count, target);

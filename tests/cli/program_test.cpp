@@ -85,6 +85,18 @@ TEST(Program, OptionsOfEveryCommandNameTheNumbersTheyTake) {
   }
 }
 
+TEST(Program, NamesTheOptionThatIsNotKnownAndTheOneThatIsMeant) {
+  const Ended misspelt = run("$HEDDLE eval model --data x --max_lenght 3 2>&1");
+  EXPECT_EQ(misspelt.code, 2);
+  EXPECT_EQ(misspelt.printed, "heddle: error: eval: unknown option --max_lenght; did you mean --max_length?\n");
+  EXPECT_EQ(run("$HEDDLE inspect a b c 2>&1").printed, "heddle: error: inspect: c is one word too many\n");
+  const Ended bare = run("$HEDDLE supervise --grace 1 heddle train run.yaml 2>&1");
+  EXPECT_EQ(bare.code, 2);
+  EXPECT_EQ(bare.printed,
+            "heddle: error: supervise: heddle is no option; COMMAND stands behind --: heddle supervise -- heddle train "
+            "run.yaml\n");
+}
+
 TEST(Program, OptionsThatWouldHaveNoEffectAreWrongUsage) {
   EXPECT_EQ(run("$HEDDLE generate model --prompt x --system y 2>&1").code, 2);
   EXPECT_EQ(run("$HEDDLE tokenize bytes text.txt --strings strings.json 2>&1").code, 2);
