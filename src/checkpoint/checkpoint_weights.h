@@ -9,10 +9,13 @@
 
 namespace heddle {
 
-/// The weights of a checkpoint as those of a model: the fp32 values that training goes on from, by the model's names.
+/// The weights of a checkpoint as a model folder has them: the fp32 values that training goes on from.
 class CheckpointWeights final : public WeightFiles {
  public:
-  explicit CheckpointWeights(Checkpoint checkpoint);
+  using Names = std::map<std::string, std::string>;
+  /// By the model's names, but for those that have another in `names`; `file` is what an export would write.
+  explicit CheckpointWeights(Checkpoint checkpoint, const Names& names = {},
+                             const std::string& file = "model.safetensors");
   std::vector<const StoredTensor*> tensors() const override;
   const StoredTensor* find(const std::string& name) const override;
   /// Throws Error for a part of an element.
@@ -21,7 +24,11 @@ class CheckpointWeights final : public WeightFiles {
 
  private:
   Checkpoint checkpoint_;
-  std::map<std::string, StoredTensor> tensors_;
+  struct Saved {
+    StoredTensor tensor;
+    std::string logical;  ///< its name in the checkpoint
+  };
+  std::map<std::string, Saved> tensors_;
   std::map<std::string, std::string> weight_map_;
 };
 

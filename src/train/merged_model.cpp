@@ -7,21 +7,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/threads.h"
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/save.h"
-#include "comm/job.h"
 #include "models/model.h"
 #include "models/module_list.h"
 #include "quantize/four_bit.h"
+#include "train/adapter_weights.h"
 #include "train/quantized_base.h"
 #include "train/vocabulary.h"
 
 namespace heddle {
-namespace {
-
-namespace fs = std::filesystem;
-
-}  // namespace
 
 void MergeReport::add_rounding(std::span<const double> exact, std::span<const float> rounded) {
   for (std::size_t i = 0; i < exact.size(); ++i) {
@@ -54,45 +47,9 @@ void note_merge(const MergeReport& report) {
   if (!report.base_type()) return;
   note(
       "the adapter was trained on its base in {}, which changed those weights by {:.2g} times what the adapter does; "
-      "it "
-      "is merged into the unquantized base",
+      "it is merged into the unquantized base",
       quant_type_of(*report.base_type()), report.base_error());
 }
-
-/// The trained tensors of an adapter, in fp32, by the model's names.
-class MergedModel::AdapterTensors {
- public:
-  AdapterTensors(const fs::path& folder, const LoraModules& modules) : modules_(modules) {
-    if (is_checkpoint(folder)) {
-      checkpoint_.emplace(open_checkpoint(folder, *alone()));
-    } else {
-      file_.emplace(folder / "adapter_model.safetensors");
-    }
-  }
-
-  std::vector<float> read(const std::string& parameter) const {
-    if (checkpoint_) {
-      const std::string name = "weights/" + parameter;
-      const auto found = checkpoint_->tensors().find(name);
-      if (found == checkpoint_->tensors().end()) fail("{}: has no {}", checkpoint_->folder().string(), name);
-      std::vector<float> values(static_cast<std::size_t>(found->second.elements()));
-      checkpoint_->read(name, 0, found->second.elements(), DType::f32, std::as_writable_bytes(std::span(values)));
-      return values;
-    }
-    const StoredTensor* tensor = file_->find(modules_.saved_name(parameter));
-    if (tensor == nullptr) fail("adapter_model.safetensors: has no {}", modules_.saved_name(parameter));
-    std::vector<std::byte> bytes(tensor->bytes());
-    file_->read(*tensor, 0, bytes);
-    std::vector<float> values(bytes.size() / dtype_bytes(tensor->dtype));
-    convert(bytes.data(), tensor->dtype, values.data(), DType::f32, static_cast<std::int64_t>(values.size()));
-    return values;
-  }
-
- private:
-  const LoraModules& modules_;
-  std::optional<Checkpoint> checkpoint_;
-  std::optional<SafetensorsFile> file_;
-};
 
 double MergedTensor::Change::at(std::int64_t element) const {
   const std::int64_t o = output_of(element), i = is_transposed ? element / outputs : element % inputs;
@@ -175,7 +132,7 @@ MergedModel::MergedModel(const ModelSource& model)
     base_ = untied_weights(std::move(base_), model.config);
     source_ = untied(model);
   }
-  adapter_ = std::make_unique<AdapterTensors>(model.adapter_folder, *modules);
+  adapter_ = open_adapter_weights(model.adapter_folder);
   if (model.is_bitsandbytes) return;  // merged as it was trained on
   four_bits_ = four_bits_of_run(model.adapter_folder);
   if (!four_bits_) return;
@@ -183,8 +140,6 @@ MergedModel::MergedModel(const ModelSource& model)
   emit_model(list, model.config);
   for (const auto& module : list.linear) quantized_.insert(module + ".weight");
 }
-
-MergedModel::~MergedModel() = default;
 
 bool MergedModel::changes(const std::string& parameter) const {
   const LoraModules* modules = rules_.adapter();
@@ -200,11 +155,21 @@ const LoraModules::TokenRows* MergedModel::changed_rows(const std::string& param
   return modules->token_rows(module_of(parameter));
 }
 
+std::vector<float> MergedModel::adapter_values(const std::string& parameter) const {
+  const std::string name = rules_.adapter()->saved_name(parameter);
+  const StoredTensor* tensor = adapter_->find(name);
+  if (tensor == nullptr) fail("{}: the adapter has no {}", source_.adapter_folder.string(), name);
+  DecodedTensor decoded(*adapter_, *tensor);
+  std::vector<float> values(static_cast<std::size_t>(decoded.elements()));
+  decoded.read(0, values);
+  return values;
+}
+
 MergedTensor MergedModel::open(const std::string& parameter, const StoredTensor& stored) {
   MergedTensor tensor(*base_, stored, report_);
   const std::string module = module_of(parameter);
   if (rules_.adapter()->trains(parameter)) {
-    tensor.replacement_ = adapter_->read(parameter);
+    tensor.replacement_ = adapter_values(parameter);
     if (static_cast<std::int64_t>(tensor.replacement_.size()) != tensor.decoded_.elements()) {
       fail("{}: the adapter has {} elements, the base {}", parameter, tensor.replacement_.size(),
            tensor.decoded_.elements());
@@ -215,7 +180,7 @@ MergedTensor MergedModel::open(const std::string& parameter, const StoredTensor&
   if (const auto* rows = changed_rows(parameter); rows != nullptr) {
     tensor.rows_ = rows->ids;
     tensor.columns_ = stored.shape.at(1);
-    tensor.replacement_ = adapter_->read(rows->weight);
+    tensor.replacement_ = adapter_values(rows->weight);
     if (tensor.replacement_.size() != rows->ids.size() * static_cast<std::size_t>(tensor.columns_)) {
       fail("{}: the adapter has {} elements; expected {} rows of {}", rows->weight, tensor.replacement_.size(),
            rows->ids.size(), tensor.columns_);
@@ -237,9 +202,9 @@ MergedTensor::Change MergedModel::change_of(const std::string& module, const Sto
   change.outputs = stored.shape[change.is_transposed ? 1 : 0];
   change.inputs = stored.shape[change.is_transposed ? 0 : 1];
   const bool is_table = module == module_of(modules.embedding());
-  change.a = adapter_->read(prefix + (is_table ? "lora_embedding_A" : "lora_A.weight"));
-  change.b = adapter_->read(prefix + (is_table ? "lora_embedding_B" : "lora_B.weight"));
-  if (modules.config().use_dora) change.magnitude = adapter_->read(prefix + "lora_magnitude_vector");
+  change.a = adapter_values(prefix + (is_table ? "lora_embedding_A" : "lora_A.weight"));
+  change.b = adapter_values(prefix + (is_table ? "lora_embedding_B" : "lora_B.weight"));
+  if (modules.config().use_dora) change.magnitude = adapter_values(prefix + "lora_magnitude_vector");
   change.rank = modules.rank_of(module);
   change.scaling = modules.scaling_of(module);
   if (static_cast<std::int64_t>(change.a.size()) != change.rank * change.inputs ||

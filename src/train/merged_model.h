@@ -95,7 +95,6 @@ class MergedModel {
  public:
   /// Throws Error for an adapter that cannot be merged. Reads no weight of the base.
   explicit MergedModel(const ModelSource& model);
-  ~MergedModel();
 
   /// The model as it is to be written: with a head of its own where the adapter unties it.
   const ModelSource& source() const { return source_; }
@@ -110,14 +109,14 @@ class MergedModel {
   const MergeReport& report() const { return report_; }
 
  private:
-  class AdapterTensors;
-
+  /// A trained weight of the adapter, whole.
+  std::vector<float> adapter_values(const std::string& parameter) const;
   MergedTensor::Change change_of(const std::string& module, const StoredTensor& stored) const;
 
   ModelSource source_;
   std::unique_ptr<WeightFiles> base_;
   WeightRules rules_;  // they hold the adapter's modules
-  std::unique_ptr<AdapterTensors> adapter_;
+  std::unique_ptr<WeightFiles> adapter_;
   std::optional<DType> four_bits_;   // in which the run held a base that is not quantized
   std::set<std::string> quantized_;  // these of its weights
   MergeReport report_;

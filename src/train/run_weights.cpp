@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "quantize/decode.h"
+#include "train/adapter_weights.h"
 #include "train/checkpoint_base.h"
 #include "train/decoded_tensor.h"
 #include "train/local_state.h"
@@ -13,26 +14,6 @@
 
 namespace heddle {
 namespace {
-
-/// The adapter's file in a folder.
-class AdapterFile final : public WeightFiles {
- public:
-  explicit AdapterFile(const std::filesystem::path& folder) : file_(folder / "adapter_model.safetensors") {}
-  std::vector<const StoredTensor*> tensors() const override {
-    std::vector<const StoredTensor*> all;
-    for (const auto& tensor : file_.tensors()) all.push_back(&tensor);
-    return all;
-  }
-  const StoredTensor* find(const std::string& name) const override { return file_.find(name); }
-  void read(const StoredTensor& tensor, std::uint64_t offset, std::span<std::byte> target) const override {
-    file_.read(tensor, offset, target);
-  }
-  const std::map<std::string, std::string>& weight_map() const override { return none_; }
-
- private:
-  SafetensorsFile file_;
-  std::map<std::string, std::string> none_;
-};
 
 constexpr std::string_view kMagnitude = ".lora_magnitude_vector";
 
@@ -159,7 +140,7 @@ RunWeights::RunWeights(const ModelSource& model, std::unique_ptr<WeightFiles> fi
   if (compiled.rules.adapter_folder().empty()) {
     adapter_source_ = fresh_adapter_source(compiled.parameters, *modules);
   } else {
-    adapter_files_ = std::make_unique<AdapterFile>(compiled.rules.adapter_folder());
+    adapter_files_ = open_adapter_weights(compiled.rules.adapter_folder());
     adapter_source_ = match_adapter(*adapter_files_, compiled.parameters, *modules);
   }
   exported_ = adapter_source_;

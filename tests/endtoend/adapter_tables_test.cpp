@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "formats/safetensors.h"
 #include "small_run.h"
+#include "train/adapter_weights.h"
 #include "train/folder_export.h"
 #include "train/run_setup.h"
 #include "train/trainer.h"
@@ -109,6 +110,27 @@ TEST_F(AdapterTables, GiveTheBitsOfThePlainRunInAnyLayoutAndAfterAResume) {
     const std::string name = "resumed" + std::to_string(i);
     train_as(name, loras[i], {{"max_steps", 2}, {"save_steps", 2}});
     EXPECT_EQ(adapter_of(train_as(name, loras[i], {{"save_steps", 2}})), plain) << i;
+  }
+}
+
+TEST_F(AdapterTables, ACheckpointServesAsTheAdapterThatItWouldBeExportedAs) {
+  for (std::size_t i = 0; i < kLoras.size(); ++i) {
+    const fs::path folder = train_as("run" + std::to_string(i), kLoras[i], {{"max_steps", 2}, {"save_steps", 2}});
+    const auto of_folder = open_adapter_weights(folder), of_checkpoint = open_adapter_weights(folder / "checkpoint-2");
+    EXPECT_GT(of_checkpoint->tensors().size(), 0u);
+    for (const StoredTensor* tensor : of_checkpoint->tensors()) {
+      const StoredTensor* other = of_folder->find(tensor->name);
+      ASSERT_NE(other, nullptr) << tensor->name;
+      ASSERT_EQ(tensor->shape, other->shape) << tensor->name;
+      std::vector<std::byte> a(tensor->bytes()), b(other->bytes());
+      of_checkpoint->read(*tensor, 0, a);
+      of_folder->read(*other, 0, b);
+      EXPECT_EQ(a, b) << tensor->name;
+    }
+    const auto first_loss = [&](const fs::path& adapter) {
+      return trajectory(train_as("on", nullptr, {{"adapter_name_or_path", adapter.string()}, {"max_steps", 1}}));
+    };
+    EXPECT_EQ(first_loss(folder / "checkpoint-2"), first_loss(folder)) << i;
   }
 }
 
