@@ -38,13 +38,20 @@ struct Chunks {
     const std::int64_t keys = last_key + 1 - first_key;
     const auto room = static_cast<std::int64_t>(scratch.shared_bytes / sizeof(float)) / (floats_per_result * a.heads);
     HEDDLE_CHECK(room >= 1);
-    keys_per_chunk = kTile;
+    keys_per_chunk = 2 * kTile;
     while ((keys + keys_per_chunk - 1) / keys_per_chunk > std::min(room, kMostChunks)) keys_per_chunk *= 2;
     count = (keys + keys_per_chunk - 1) / keys_per_chunk;
   }
   Range keys_of(std::int64_t chunk, const AttentionCall& a) const {
     const std::int64_t begin = first_key + chunk * keys_per_chunk;
     return {begin, std::min(begin + keys_per_chunk, a.past + 1)};
+  }
+  /// How many units make up the first of so many equal parts of all keys, about: the last chunk may be short.
+  std::int64_t units_before(const AttentionCall& a, std::int64_t part, std::int64_t parts) const {
+    const std::int64_t last = keys_of(count - 1, a).count(), whole_units = (count - 1) * a.kv_heads;
+    const std::int64_t in_whole = whole_units * keys_per_chunk, keys = (in_whole + a.kv_heads * last) * part / parts;
+    if (keys < in_whole) return (keys + keys_per_chunk / 2) / keys_per_chunk;
+    return whole_units + (keys - in_whole + last / 2) / last;
   }
   float* result(std::int64_t chunk, std::int64_t heads, std::int64_t head) const {
     return results + (chunk * heads + head) * floats_per_result;
@@ -117,6 +124,11 @@ struct TilePair {
         values(call.in[2], range.begin, std::min(kTile, range.count()), head) {}
 };
 
+/// Whether values of the next tile are brought near with its keys: this pair of tiles and the next fit the first-level
+/// cache. Where they do not, as in fp32, values come later: measured, either is worse for the other type.
+template <typename T>
+constexpr bool kBringsPair = sizeof(T) <= 2;
+
 /// Keys whose sums are in registers at once, with those of all heads.
 constexpr std::int64_t kKeysTogether = hn::MaxLanes(FloatTag()) == 8 ? 2 : 4;  // AVX2 has half as many registers
 
@@ -138,7 +150,7 @@ HWY_INLINE void add_products(const float* queries, std::int64_t padded, const T*
 
 /// scores[h][j] = queries[h] . keys[j], up to a multiple of four keys: what stands behind the last means nothing.
 template <std::int64_t kHeads, typename T>
-void score_keys(const CacheTile<T>& keys, const CacheTile<T>& next, const float* queries, std::int64_t padded,
+void score_keys(const CacheTile<T>& keys, const TilePair<T>& next, const float* queries, std::int64_t padded,
                 float* scores) {
   const FloatTag d;
   for (std::int64_t j = 0; j < keys.count; j += 4) {
@@ -149,7 +161,8 @@ void score_keys(const CacheTile<T>& keys, const CacheTile<T>& next, const float*
       FloatVector sums[kHeads][kKeysTogether];
       HWY_UNROLL(4)
       for (std::int64_t i = 0; i < kKeysTogether; ++i) {
-        next.prefetch(j + first + i);
+        next.keys.prefetch(j + first + i);
+        if (kBringsPair<T>) next.values.prefetch(j + first + i);
         rows[i] = keys.row(std::min(j + first + i, keys.count - 1));
         HWY_UNROLL(4)
         for (std::int64_t h = 0; h < kHeads; ++h) sums[h][i] = hn::Zero(d);
@@ -203,7 +216,7 @@ HWY_INLINE void add_columns(const CacheTile<T>& values, std::int64_t c, Extent e
 template <std::int64_t kHeads, typename T>
 void add_values(const CacheTile<T>& values, const CacheTile<T>& next, const float* weights, const float* rescale,
                 float* outputs, std::int64_t stride) {
-  for (std::int64_t j = 0; j < next.count; ++j) next.prefetch(j);
+  for (std::int64_t j = 0; j < next.count && !kBringsPair<T>; ++j) next.prefetch(j);
   for_each_vector(values.columns, [&](std::int64_t c, auto extent) HWY_ATTR {
     add_columns<kHeads>(values, c, extent, weights, rescale, outputs, stride);
   });
@@ -243,7 +256,7 @@ float weigh(const AttentionCall& a, std::int64_t key_begin, std::int64_t key_cou
 template <std::int64_t kHeads, typename T>
 void attend_tile(const AttentionCall& a, const TilePair<T>& tile, const TilePair<T>& next, std::int64_t key_begin,
                  const float* queries, float* scores, float* results, std::int64_t floats_per_result) {
-  score_keys<kHeads>(tile.keys, next.keys, queries, a.padded, scores);
+  score_keys<kHeads>(tile.keys, next, queries, a.padded, scores);
   float rescale[kHeads];
   for (std::int64_t h = 0; h < kHeads; ++h) {
     float* end = results + h * floats_per_result + a.padded;
@@ -328,10 +341,10 @@ void merge_chunks(const AttentionCall& a, const KernelCall& call, const Chunks& 
 void attention_decode(const KernelCall& call) {
   const AttentionCall a(call, call.in[0], call.in[1], call.in[3]);
   const Chunks chunks(a, call.scratch);
-  const std::int64_t units = chunks.count * a.kv_heads;
-  const std::int64_t run = (units + threads() - 1) / threads();
-  parallel_for((units + run - 1) / run, [&](std::int64_t index, int thread) {
-    attend_units(a, call, chunks, {index * run, std::min(units, (index + 1) * run)}, thread);
+  const std::int64_t parts = threads();
+  parallel_for(parts, [&](std::int64_t part, int thread) {
+    const Range units = {chunks.units_before(a, part, parts), chunks.units_before(a, part + 1, parts)};
+    if (units.count() > 0) attend_units(a, call, chunks, units, thread);
   });
   const auto merge = [&](std::int64_t head, int) { merge_chunks(a, call, chunks, head); };
   if (chunks.count * a.heads * a.padded <= kLeastMergedFloats) {

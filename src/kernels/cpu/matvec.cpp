@@ -11,6 +11,7 @@
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -158,21 +159,25 @@ Strip strip_at(Products products, std::int64_t index) {
 }
 
 /// Calls multiply(strip, next, totals) for every kCount columns of C, and finishes what it leaves in totals[0, count);
-/// the same thread goes on with `next`, if that has a product. Neighbours go to one thread, kIndicesPerThread times:
-/// the first of them were not brought near.
-template <std::int64_t kCount, std::int64_t kIndicesPerThread, typename Multiply>
+/// the same thread goes on with `next`, if that has a product. Neighbours go to one thread, kRunsPerThread times, and
+/// it takes the next of them while it multiplies its last, so that these are brought near too.
+template <std::int64_t kCount, std::int64_t kRunsPerThread, typename Multiply>
 void for_each_strip(Products products, const Multiply& multiply) {
   constexpr std::int64_t kMostStrips = 64;  // so that a thread that is held up holds up few
   std::int64_t strips = 0;
   for (const MatrixProduct& p : products) strips += strips_of<kCount>(p);
-  const std::int64_t indices = kIndicesPerThread * threads();
-  const std::int64_t run = std::min(kMostStrips, (strips + indices - 1) / indices);
-  parallel_for((strips + run - 1) / run, [&](std::int64_t index, int) HWY_ATTR {
-    const std::int64_t end = std::min(strips, (index + 1) * run);
-    Strip next = strip_at<kCount>(products, index * run);
-    for (std::int64_t i = index * run; i < end; ++i) {
-      const Strip strip = std::exchange(next, i + 1 < end ? strip_at<kCount>(products, i + 1) : Strip());
+  const std::int64_t wanted = kRunsPerThread * threads();
+  const std::int64_t run = std::min(kMostStrips, (strips + wanted - 1) / wanted);
+  std::atomic<std::int64_t> runs_taken = 0;
+  const auto strip_or_none = [&](std::int64_t i) { return i < strips ? strip_at<kCount>(products, i) : Strip(); };
+  parallel_for(std::min<std::int64_t>(threads(), strips), [&](std::int64_t, int) HWY_ATTR {
+    const auto take_run = [&] { return runs_taken.fetch_add(1, std::memory_order_relaxed) * run; };
+    std::int64_t i = take_run();
+    for (Strip next = strip_or_none(i); next.product != nullptr;) {
+      const Strip strip = next;
       const MatrixProduct& p = *strip.product;
+      i = (i + 1) % run != 0 ? i + 1 : take_run();
+      next = strip_or_none(i);
       HWY_ALIGN float totals[kCount];
       multiply(strip, next, totals);
       add_values(p.bias, p.bias_dtype, strip.column, strip.count, totals);
