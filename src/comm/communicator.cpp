@@ -121,12 +121,16 @@ void Communicator::reduce_scatter(std::span<const ScatterPiece> pieces, ScatterO
       fail("{}: {} bytes to scatter over {} ranks into {} bytes on each", describe(call), piece.contribution.size(),
            size_, piece.target.size());
     }
-    if (overlap(piece.target, piece.contribution)) {
-      const auto own = piece.contribution.subspan(place * piece.target.size(), piece.target.size());
-      if (options.add || piece.target.data() != own.data()) {
-        fail("{}: the target overlaps the source{}", describe(call),
-             options.add ? " and is added to" : ", but not at its place");
-      }
+    if (!piece.base.empty() && piece.base.size() != piece.target.size()) {
+      fail("{}: {} bytes to add to {} bytes", describe(call), piece.target.size(), piece.base.size());
+    }
+    const std::span<const std::byte> added_to(piece.added_to(), options.add ? piece.target.size() : 0);
+    if (overlap(added_to, piece.contribution)) {
+      fail("{}: the target overlaps the source and is added to", describe(call));
+    }
+    if (overlap(piece.target, piece.contribution) &&
+        piece.target.data() != piece.contribution.data() + place * piece.target.size()) {
+      fail("{}: the target overlaps the source, but not at its place", describe(call));
     }
     total += piece.target.size();
   }
@@ -136,7 +140,8 @@ void Communicator::reduce_scatter(std::span<const ScatterPiece> pieces, ScatterO
   if (size_ > 1 && total > 0) return scatter(call, pieces, options);
   for (const ScatterPiece& piece : pieces) {
     const std::byte* source = piece.contribution.data();
-    fold(piece.dtype, Reduction::sum, piece.target.data(), std::span(&source, 1), options.add, piece.target.size());
+    fold(piece.dtype, Reduction::sum, piece.target.data(), std::span(&source, 1),
+         options.add ? piece.added_to() : nullptr, piece.target.size());
   }
 }
 

@@ -61,12 +61,16 @@ struct GatherPiece {
 };
 
 /// One tensor of a reduce-scatter: `contribution` holds size() pieces of target.size() bytes; piece i goes to rank i.
-/// `target` may lie at its own rank's place in `contribution`, unless it is added to. Ranks that are not active may
-/// leave `contribution` empty.
+/// `target` may lie at its own rank's place in `contribution`, unless it is added to and has no `base` apart. Ranks
+/// that are not active may leave `contribution` empty.
 struct ScatterPiece {
   std::span<const std::byte> contribution;
   std::span<std::byte> target;
   DType dtype = DType::f32;
+  std::span<const std::byte> base =
+      {};  ///< as large as the target, which it may be: what is added to; empty: the target
+
+  const std::byte* added_to() const { return base.empty() ? target.data() : base.data(); }
 };
 
 /// One tensor of an all-reduce, replaced by its result.
@@ -85,7 +89,7 @@ enum class Order : std::uint8_t { ordered, fast };
 enum class Reduction : std::uint8_t { sum, max };
 
 struct ScatterOptions {
-  bool add = false;  ///< the sum starts from what the target holds, as if that came from a rank before 0
+  bool add = false;  ///< the sum starts from what the base holds, as if that came from a rank before 0
   int active = -1;   ///< ranks from this one on contribute nothing; -1: all contribute
   Order order = Order::ordered;
 };
@@ -127,7 +131,7 @@ class Communicator {
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all, std::string_view what = {});
 
   /// On rank i, of pieces c_r[i] in the contributions of ranks r:
-  ///   target = (add ? target : 0) + c_0[i] + c_1[i] + ... + c_{active-1}[i]
+  ///   target = (add ? base : 0) + c_0[i] + c_1[i] + ... + c_{active-1}[i]
   /// Without `add` the sum starts from c_0[i] itself. Element types f32 and f64, summed in that type.
   void reduce_scatter(std::span<const ScatterPiece> pieces, ScatterOptions options = {}, std::string_view what = {});
   void reduce_scatter(std::span<const std::byte> contribution, std::span<std::byte> target, DType dtype,

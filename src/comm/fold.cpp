@@ -46,13 +46,13 @@ struct Max {
 };
 
 template <typename T, typename Combine>
-void fold_as(std::byte* target, std::span<const std::byte* const> sources, bool add, std::size_t bytes,
+void fold_as(std::byte* target, std::span<const std::byte* const> sources, const std::byte* base, std::size_t bytes,
              Combine combine) {
   T sums[kBlock];
   for (std::size_t done = 0; done < bytes; done += sizeof(sums)) {
     const std::size_t block_bytes = std::min(sizeof(sums), bytes - done), elements = block_bytes / sizeof(T);
-    std::memcpy(sums, (add ? target : sources[0]) + done, block_bytes);
-    for (std::size_t s = add ? 0 : 1; s < sources.size(); ++s) {
+    std::memcpy(sums, (base != nullptr ? base : sources[0]) + done, block_bytes);
+    for (std::size_t s = base != nullptr ? 0 : 1; s < sources.size(); ++s) {
       const std::byte* source = sources[s] + done;
       for (std::size_t k = 0; k < elements; ++k) sums[k] = combine(sums[k], load<T>(source, k));
     }
@@ -61,13 +61,13 @@ void fold_as(std::byte* target, std::span<const std::byte* const> sources, bool 
 }
 
 template <typename Combine>
-void fold_with(DType dtype, std::byte* target, std::span<const std::byte* const> sources, bool add, std::size_t bytes,
-               Combine combine) {
+void fold_with(DType dtype, std::byte* target, std::span<const std::byte* const> sources, const std::byte* base,
+               std::size_t bytes, Combine combine) {
   switch (dtype) {
-    case DType::f32: return fold_as<float>(target, sources, add, bytes, combine);
-    case DType::f64: return fold_as<double>(target, sources, add, bytes, combine);
-    case DType::i32: return fold_as<std::int32_t>(target, sources, add, bytes, combine);
-    case DType::i64: return fold_as<std::int64_t>(target, sources, add, bytes, combine);
+    case DType::f32: return fold_as<float>(target, sources, base, bytes, combine);
+    case DType::f64: return fold_as<double>(target, sources, base, bytes, combine);
+    case DType::i32: return fold_as<std::int32_t>(target, sources, base, bytes, combine);
+    case DType::i64: return fold_as<std::int64_t>(target, sources, base, bytes, combine);
     default: fail("internal: {} values are not added up over ranks", torch_name(dtype));
   }
 }
@@ -78,12 +78,12 @@ bool can_fold(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64;
 }
 
-void fold(DType dtype, Reduction reduction, std::byte* target, std::span<const std::byte* const> sources, bool add,
-          std::size_t bytes) {
+void fold(DType dtype, Reduction reduction, std::byte* target, std::span<const std::byte* const> sources,
+          const std::byte* base, std::size_t bytes) {
   if (reduction == Reduction::sum) {
-    fold_with(dtype, target, sources, add, bytes, Sum{});
+    fold_with(dtype, target, sources, base, bytes, Sum{});
   } else {
-    fold_with(dtype, target, sources, add, bytes, Max{});
+    fold_with(dtype, target, sources, base, bytes, Max{});
   }
 }
 

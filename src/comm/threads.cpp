@@ -138,7 +138,8 @@ class ThreadRank final : public Communicator {
           sources[static_cast<std::size_t>(r)] =
               post_of(posts, r).scatter[t].contribution.data() + static_cast<std::size_t>(rank()) * bytes;
         }
-        fold(pieces[t].dtype, Reduction::sum, pieces[t].target.data(), sources, options.add, bytes);
+        fold(pieces[t].dtype, Reduction::sum, pieces[t].target.data(), sources,
+             options.add ? pieces[t].added_to() : nullptr, bytes);
       }
     });
   }
@@ -176,7 +177,7 @@ class ThreadRank final : public Communicator {
       }
       const ReducePiece& own = post_of(posts, rank()).reduce[t];
       std::byte* result = own.values.data() + offset;
-      fold(own.dtype, reduction, result, sources, false, bytes);
+      fold(own.dtype, reduction, result, sources, nullptr, bytes);
       for (int r = 0; r < size(); ++r) {
         if (r != rank()) std::memcpy(post_of(posts, r).reduce[t].values.data() + offset, result, bytes);
       }

@@ -122,7 +122,7 @@ class Roofline {
     } else if (name == "all_gather" || name == "reduce_scatter") {
       // A ring passes on all but a rank's own part (Patarasuk, Yuan 2009).
       const double ranks = compiled_.sharding.ranks;
-      bytes = std::max(read, written) * (ranks - 1) / ranks;
+      bytes = written * (ranks - 1) / (name == "all_gather" ? ranks : 1);
       rate = device_.peer_link;
     }
     cost_.moved_bytes += times * bytes;

@@ -128,7 +128,8 @@ BoundMovement Executor::bind_movement(const StepProgram& program, const Instruct
   movement.order = instruction.attributes.integer("ordered", 1) == 1 ? Order::ordered : Order::fast;
   movement.accumulate = static_cast<Accumulate>(instruction.attributes.integer("accumulate"));
   movement.takes_all_ranks = instruction.attributes.integer("all_ranks") == 1;
-  for (std::size_t i = 0; i < instruction.inputs.size(); ++i) {
+  const std::size_t moved = instruction.outputs.size();  // further inputs, of a reduce_scatter, are what is added to
+  for (std::size_t i = 0; i < moved; ++i) {
     const Buffer &from = program.at(instruction.inputs[i]), &to = program.at(instruction.outputs[i]);
     const std::span in(view_of(from).as<std::byte>(), static_cast<std::size_t>(from.bytes()));
     const std::span out(view_of(to).as<std::byte>(), static_cast<std::size_t>(to.bytes()));
@@ -136,6 +137,9 @@ BoundMovement Executor::bind_movement(const StepProgram& program, const Instruct
       movement.gathered.push_back({in, out});
     } else if (instruction.operation->name == "reduce_scatter") {
       movement.reduced.push_back({in, out, to.type.dtype});
+      if (instruction.inputs.size() == moved) continue;
+      const Buffer& base = program.at(instruction.inputs[moved + i]);
+      movement.reduced.back().base = {view_of(base).as<std::byte>(), static_cast<std::size_t>(base.bytes())};
     } else {
       HEDDLE_CHECK(in.size() == out.size() && from.tier != to.tier);
       HEDDLE_CHECK((from.tier != Tier::nvme && to.tier != Tier::nvme) ||

@@ -79,8 +79,9 @@ class Checker {
       reduce<std::int64_t>({elements});
     }
     scatter<float>({3, 0, 270'000, 1, 50}, true, std::max(1, c_.size() - 1));
-    scatter_in_place(1'001);
-    scatter_in_place(300'007);
+    for (const std::size_t count : {std::size_t{1'001}, std::size_t{300'007}}) {
+      for (const bool add : {false, true}) scatter_in_place(count, add);
+    }
     scatter_of_two_types();
     reduce<float>({3, 0, 270'000, 1, 50});
     reduce<float>({1'500'001});
@@ -196,15 +197,18 @@ class Checker {
     }
   }
 
-  void scatter_in_place(std::size_t count) {
+  void scatter_in_place(std::size_t count, bool add) {
     const auto ranks = static_cast<std::size_t>(c_.size()), place = static_cast<std::size_t>(c_.rank());
     auto all = values<float>(3, c_.rank(), count * ranks);
+    const auto base = values<float>(1003, c_.rank(), count);
     const auto own = std::span(all).subspan(place * count, count);
-    c_.reduce_scatter(std::as_bytes(std::span(all)), std::as_writable_bytes(own), DType::f32);
+    const ScatterPiece piece{std::as_bytes(std::span(all)), std::as_writable_bytes(own), DType::f32,
+                             std::as_bytes(std::span(base))};
+    c_.reduce_scatter(std::span(&piece, 1), {.add = add});
     auto right = values<float>(3, c_.rank(), count * ranks);  // all but its own piece stays
-    const auto sums = left_fold<float>(3, count, place * count, c_.size(), nullptr);
+    const auto sums = left_fold<float>(3, count, place * count, c_.size(), add ? &base : nullptr);
     std::copy(sums.begin(), sums.end(), right.begin() + static_cast<std::ptrdiff_t>(place * count));
-    expect(fmt::format("reduce_scatter in place of {}", count), all, right);
+    expect(fmt::format("reduce_scatter in place of {}, add {}", count, add), all, right);
   }
 
   /// An odd number of floats leaves what follows in a message between two addresses of doubles.

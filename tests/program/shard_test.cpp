@@ -98,6 +98,34 @@ TEST(Shard, EveryGradientIsReducedOnceAndAfterItsLastWriter) {
   }
 }
 
+TEST(Shard, GradientsThatRanksHoldWholeAreWrittenWhole) {
+  // So that the process comes to hold what is planned; nothing else of a gradient's size is there beside them.
+  for (const int stage : {0, 1}) {
+    for (const bool is_ordered : {true, false}) {
+      for (const int accumulation : {1, 3}) {
+        const Compiled c =
+            compile({.stage = stage, .ranks = 2, .rank = 1, .accumulation = accumulation, .is_ordered = is_ordered});
+        for (const auto& parameter : c.parameters.list) {
+          const int root = c.step.find_persistent(gradient_label(parameter.name));
+          bool is_whole = false;
+          for (const auto& instruction : c.step.instructions) {
+            if (instruction.operation->moves_data) continue;
+            for (const int output : instruction.outputs) {
+              if (output >= 0 && c.step.root(output) == root)
+                is_whole |= c.step.at(output).type.shape.elements() == parameter.shape.elements();
+            }
+          }
+          EXPECT_TRUE(is_whole) << parameter.name << ", stage " << stage << ", " << accumulation;
+        }
+        std::uint64_t pieces = 0;
+        for (const auto& parameter : c.parameters.list)
+          pieces += 2 * static_cast<std::uint64_t>(parameter.shape.elements());
+        EXPECT_LE(greatest(c, BufferClass::communication), accumulation > 1 && is_ordered ? pieces + 64 : 0);
+      }
+    }
+  }
+}
+
 TEST(Shard, AWeightIsGatheredBeforeAndWaitedForWhereItIsUsed) {
   const Compiled c = compile({.stage = 3, .ranks = 2, .rank = 0});
   std::vector<int> ready(c.step.buffers.size(), 0);

@@ -134,23 +134,25 @@ class MpiCommunicator final : public Communicator {
           [&](int peer) { messenger_->send(requests, runs_of(cut, m, contribution_to(peer)), peer, tag_of(call)); });
     };
     const auto complete = [&](std::size_t m) {
-      fold_message(cut, m, m, options.active, Reduction::sum, options.add, [&](std::size_t t) {
+      fold_message(cut, m, m, options.active, Reduction::sum, [&](std::size_t t) {
         const std::byte* own = rank() < options.active ? contribution_to(rank())(t) : nullptr;
-        return Folded{pieces[t].dtype, own, pieces[t].target.data()};
+        return Folded{pieces[t].dtype, own, pieces[t].target.data(), options.add ? pieces[t].added_to() : nullptr};
       });
     };
     stream(call, cut.messages.size(), post, complete);
   }
 
-  /// One tensor to be folded: this rank's contribution, if it is active, and where the result goes.
+  /// One tensor to be folded: this rank's contribution, if it is active, where the result goes, and what it is added
+  /// to.
   struct Folded {
     DType dtype;
     const std::byte* own;
     std::byte* target;
+    const std::byte* base = nullptr;
   };
   /// Folds what peers sent of message m into the slots of round `round`, and this rank's own.
   template <typename Tensor>
-  void fold_message(const Cut& cut, std::size_t m, std::size_t round, int active, Reduction reduction, bool add,
+  void fold_message(const Cut& cut, std::size_t m, std::size_t round, int active, Reduction reduction,
                     Tensor&& tensor) {
     sources_.resize(static_cast<std::size_t>(active));
     std::size_t start = 0;
@@ -159,7 +161,8 @@ class MpiCommunicator final : public Communicator {
       for (int r = 0; r < active; ++r) {
         sources_[static_cast<std::size_t>(r)] = r == rank() ? folded.own + part.offset : slot(round, r) + start;
       }
-      fold(folded.dtype, reduction, folded.target + part.offset, sources_, add, part.bytes);
+      const std::byte* base = folded.base != nullptr ? folded.base + part.offset : nullptr;
+      fold(folded.dtype, reduction, folded.target + part.offset, sources_, base, part.bytes);
       start += part.bytes;
     }
   }
@@ -180,16 +183,15 @@ class MpiCommunicator final : public Communicator {
             [&](int peer) { messenger_->receive(requests, one_run(slot(m, peer), total), peer, tag_of(call)); });
         for_each_peer([&](int peer) { messenger_->send(requests, runs_of(cut, m, values), peer, tag_of(call)); });
       };
-      return stream(call, 1, post, [&](std::size_t m) { fold_message(cut, m, m, size(), reduction, false, in_place); });
+      return stream(call, 1, post, [&](std::size_t m) { fold_message(cut, m, m, size(), reduction, in_place); });
     }
     // Message kN + i is summed by rank i: a round of N messages takes a reduce-scatter, then an all-gather.
     const auto ranks = static_cast<std::size_t>(size());
     const std::size_t rounds = (total + ranks * slot_bytes(size()) - 1) / (ranks * slot_bytes(size()));
     const std::size_t share = (total + rounds * ranks - 1) / (rounds * ranks);
     const Cut cut(sizes, (share + kGrain - 1) / kGrain * kGrain, kGrain);
-    reduce_rounds(call, cut, values, [&](std::size_t m, std::size_t round) {
-      fold_message(cut, m, round, size(), reduction, false, in_place);
-    });
+    reduce_rounds(call, cut, values,
+                  [&](std::size_t m, std::size_t round) { fold_message(cut, m, round, size(), reduction, in_place); });
   }
 
   template <typename Values, typename Fold>

@@ -54,7 +54,7 @@ class Shard {
   struct Gradient {
     int contribution;  // root of what the micro-batch writes
     int target;        // where the optimizer step's gradient gathers
-    bool adds_up;      // over the micro-batches of the step
+    int base = -1;     // what the target held before the micro-batch, where the contribution lies upon it
   };
 
   void shard_gradients() {
@@ -70,10 +70,8 @@ class Shard {
       const Partition partition = sharding_.partition(program_.at(id).type.shape.elements());
       if (is_whole && adds_up && !sharding_.is_ordered) {
         flatten(program_, id, partition.padded());  // gathers on each rank, and is reduced once, before the norm
-      } else if (is_whole && !adds_up) {
-        const int root = flatten(program_, id, partition.padded());
-        set_accumulation(root, Accumulate::overwrite);
-        by_segment[segment].push_back({root, piece_view(root, partition.piece()), false});
+      } else if (is_whole) {
+        by_segment[segment].push_back(make_in_place(id, partition, adds_up));
       } else {
         by_segment[segment].push_back(make_transient(id, partition));
       }
@@ -81,19 +79,41 @@ class Shard {
     for (const auto& [segment, gradients] : by_segment) reduce(segment, gradients, is_whole && !adds_up);
   }
 
+  /// The micro-batch writes into the gradient's own buffer, which the ranks hold whole; this rank's piece, which
+  /// gathers over the micro-batches, makes room meanwhile.
+  Gradient make_in_place(int id, const Partition& partition, bool adds_up) {
+    const int root = flatten(program_, id, partition.padded());
+    set_accumulation(root, Accumulate::overwrite);
+    Gradient made{root, piece_view(root, partition.piece())};
+    if (!adds_up) return made;
+    Buffer base = program_.at(made.target);
+    base.label += " before the micro-batch";
+    base.is_persistent = false;
+    base.buffer_class = BufferClass::communication;
+    base.view_of = -1;
+    base.view_offset = 0;
+    made.base = program_.add(std::move(base));
+    const int first = first_writer(root);
+    const int unit = program_.instructions[static_cast<std::size_t>(first)].unit;
+    auto& keep = insertions_.insert(first, "accumulate_gradient", {first, first, unit, true, false}, Queue::compute);
+    keep.attributes.set("accumulate", static_cast<std::int64_t>(Accumulate::overwrite));
+    keep.inputs = {made.target};
+    keep.outputs = {made.base};
+    return made;
+  }
+
   /// The micro-batch writes into a buffer of its own; what was the gradient's buffer gathers this rank's piece of it.
   Gradient make_transient(int id, const Partition& partition) {
     Buffer target = program_.at(id);
     target.tier = gradients_;
-    target.type.shape = {sharding_.shards_gradients() ? partition.piece() : partition.padded()};
+    target.type.shape = {partition.piece()};
     const int root = flatten(program_, id, partition.padded());
     Buffer& contribution = program_.at(root);
     contribution.label += " of the micro-batch";
     contribution.is_persistent = false;
     contribution.buffer_class = BufferClass::communication;
     set_accumulation(root, Accumulate::overwrite);
-    const int gathered = program_.add(std::move(target));
-    return {root, sharding_.shards_gradients() ? gathered : piece_view(gathered, partition.piece()), true};
+    return {root, program_.add(std::move(target))};
   }
 
   void reduce(int segment, const std::vector<Gradient>& gradients, bool gathers_whole) {
@@ -110,8 +130,11 @@ class Shard {
       start.outputs.push_back(gradient.target);
       waited.push_back(gradient.contribution);
     }
+    const auto pieces = start.outputs, whole = start.inputs;
+    for (const auto& gradient : gradients) {
+      if (gradient.base >= 0) start.inputs.push_back(gradient.base);
+    }
     if (gathers_whole && sharding_.stage == 0) {
-      const auto pieces = start.outputs, whole = start.inputs;
       auto& gather = insertions_.insert(written.end, "all_gather", written, Queue::communication);
       gather.inputs = pieces;
       gather.outputs = whole;
@@ -162,13 +185,16 @@ class Shard {
     fail("nothing writes {}", program_.at(root).label);
   }
 
+  int first_writer(int root) const {
+    int first = 0;
+    while (!writes(program_.instructions.at(static_cast<std::size_t>(first)), root)) ++first;
+    return first;
+  }
+
   /// Of the first writer, which the accumulate pass made add up over micro-batches.
   void set_accumulation(int root, Accumulate mode) {
-    for (auto& instruction : program_.instructions) {
-      if (!writes(instruction, root)) continue;
-      instruction.attributes.set("accumulate", static_cast<std::int64_t>(mode));
-      return;
-    }
+    auto& writer = program_.instructions[static_cast<std::size_t>(first_writer(root))];
+    writer.attributes.set("accumulate", static_cast<std::int64_t>(mode));
   }
 
   StepProgram& program_;
