@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <queue>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "data/dataset.h"
 #include "data/permutation.h"
+#include "data/token_limit.h"
 
 namespace heddle {
 namespace {
@@ -52,9 +52,9 @@ BatchSchedule::BatchSchedule(const Dataset& dataset, Options options) : dataset_
   }
   token_capacity_ = tokens.sum();
   document_capacity_ = documents.sum();
-  if (token_capacity_ > std::numeric_limits<std::int32_t>::max()) {
+  if (token_capacity_ > kMostTokens) {
     fail("a micro-batch of {} rows has up to {} tokens; expected at most {}: lower per_device_train_batch_size",
-         options_.micro_batch_rows, token_capacity_, std::numeric_limits<std::int32_t>::max());
+         options_.micro_batch_rows, token_capacity_, kMostTokens);
   }
 }
 

@@ -216,7 +216,11 @@ void find_largest_batch(const RunConfig& run, const CompileVariant& compile, std
   RunConfig variant = run;
   const auto fits = [&](std::int64_t rows) {
     variant.per_device_train_batch_size = rows;
-    return fit.excess(compile_alternative(variant, compile, fit.device)) <= 0;
+    try {
+      return fit.excess(compile_alternative(variant, compile, fit.device)) <= 0;
+    } catch (const Error&) {  // more tokens than a micro-batch may have
+      return false;
+    }
   };
   std::int64_t low = 0, high = 1;  // low fits, high is not known to
   if (fit.fits()) {

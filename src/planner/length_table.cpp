@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "data/token_limit.h"
 #include "monitor/chart.h"
 #include "train/compile.h"
 
@@ -42,7 +43,8 @@ LengthTable plan_by_length(const RunConfig& run, const ModelConfig& model, const
   LengthTable table;
   table.rows = run.per_device_train_batch_size;
   auto runs = variants(run, table);
-  for (std::int64_t length = kShortest; length <= std::min(model.max_positions, kLongest); length *= 2) {
+  const std::int64_t longest = std::min({model.max_positions, kLongest, kMostTokens / table.rows});
+  for (std::int64_t length = kShortest; length <= longest; length *= 2) {
     table.lengths.push_back(length);
     for (std::size_t i = 0; i < runs.size(); ++i) {
       runs[i].max_length = length;
@@ -54,6 +56,7 @@ LengthTable plan_by_length(const RunConfig& run, const ModelConfig& model, const
 }
 
 std::string length_text(const LengthTable& table) {
+  if (table.lengths.empty()) return {};
   std::string text = fmt::format("\nactivations (and peak) of {} row{} by length\n{:<12}", table.rows,
                                  table.rows == 1 ? "" : "s", "max_length");
   for (const auto& column : table.columns) text += fmt::format("{:>26}", column.name);

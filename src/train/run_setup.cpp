@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "checkpoint/save.h"
 #include "comm/job.h"
+#include "data/token_limit.h"
 #include "data/tokenizer/gguf_chat_template.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 #include "formats/file_kind.h"
@@ -232,11 +233,24 @@ bool needs_weight_types(const RunConfig& run, const ModelSource& model) {
   return model.has_weights && (has_adapter || (has_frozen && (model.is_gguf || model.is_bitsandbytes)));
 }
 
+namespace {
+
+/// Of rows that are all as long as they may be.
+StreamCapacity full_capacity(std::int64_t rows, std::int64_t max_length) {
+  if (rows > kMostTokens / max_length) {
+    fail("a micro-batch of {} rows (per_device_train_batch_size) of max_length {} has more than {} tokens", rows,
+         max_length, kMostTokens);
+  }
+  return {rows * max_length, rows};
+}
+
+}  // namespace
+
 CompiledRun compile_run(const RunConfig& run, const ModelSource& model, const WeightFiles* weights, const RunData& data,
                         int rank) {
   const std::int64_t documents = run.per_device_train_batch_size * (run.trains_on_pairs() ? 2 : 1);
-  StreamCapacity train{documents * run.max_length, documents};
-  if (data.train) train = capacity_of(*data.train, batch_options(run));
+  const StreamCapacity train =
+      data.train ? capacity_of(*data.train, batch_options(run)) : full_capacity(documents, run.max_length);
   std::optional<StreamCapacity> validation;
   if (data.validation) {
     validation = capacity_of(*data.validation, {.shuffle = false, .micro_batch_rows = run.per_device_eval_batch_size});

@@ -73,6 +73,15 @@ TEST(Fit, FindsTheLargestBatch) {
   EXPECT_EQ(fit_into(1099).largest_batch, 0);
 }
 
+TEST(Fit, ABatchThatCannotBeCompiledDoesNotFit) {
+  const auto compile = [](const RunConfig& run) {
+    if (run.per_device_train_batch_size > 37) fail("more tokens than a micro-batch may have");
+    return compile_formula(run);
+  };
+  const MemoryLimits limits = {.device = 1 << 30, .total = kUnlimitedMemory};
+  EXPECT_EQ(find_fit(small_run(), compile, {}, limits, 1000).largest_batch, 37);
+}
+
 TEST(Fit, SearchesNoFurtherThanThereAreRows) {
   const Fit fit = fit_into(1 << 30, {}, 50);
   EXPECT_EQ(fit.largest_batch, 50);

@@ -26,6 +26,14 @@ TEST(LengthTable, SeveralRanksHaveAColumnForEachStage) {
   EXPECT_EQ(table.lengths, (std::vector<std::int64_t>{512, 1024}));
 }
 
+TEST(LengthTable, HasNoMicroBatchOfMoreTokensThanThereMayBe) {
+  RunConfig run;
+  run.per_device_train_batch_size = std::int64_t{1} << 21;  // times 1024 is 2^31
+  EXPECT_EQ(table_of(run).lengths, std::vector<std::int64_t>{512});
+  run.per_device_train_batch_size = std::int64_t{1} << 53;
+  EXPECT_EQ(length_text(table_of(run)), "");
+}
+
 TEST(LengthTable, OffloadedWeightsOfSeveralRanksHaveTheStageThatTheyNeed) {
   RunConfig run;
   run.ranks = 2;
