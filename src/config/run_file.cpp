@@ -121,10 +121,10 @@ void RunFile::require_training_keys() const {
     if (config_.early_stopping_patience > 0) refuse("early_stopping_patience");
     if (config_.evaluates_by_epoch) refuse("eval_strategy: epoch");
     if (config_.saves_best) refuse("save_strategy: best");
-  }
-  if (config_.validation_file.empty() && config_.eval_steps > 0) {
-    warning("{}: eval_steps is {}, but there is no validation_file: nothing is evaluated", origin("eval_steps"),
-            config_.eval_steps);
+    if (config_.eval_steps > 0) {
+      warning("{}: eval_steps is {}, but there is no validation_file: nothing is evaluated", origin("eval_steps"),
+              config_.eval_steps);
+    }
   }
   const auto& resume = config_.resume_from_checkpoint;
   if (resume != "auto" && resume != "false") {

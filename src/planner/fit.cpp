@@ -256,10 +256,11 @@ Fit find_fit(const RunConfig& run, const CompileVariant& compile, const Device& 
   fit.limits = limits;
   fit.run = compile_alternative(run, compile, device);
   fit.smallest = fit.run;
-  for (const auto place : {OffloadDevice::cpu, OffloadDevice::nvme}) {
+  const auto search = [&](OffloadDevice place) { FitSearch(run, compile, place, fit).find_alternatives(); };
+  if (!fit.fits()) {
     const bool lacks_total = fit.run.peak + fit.run.host_peak > limits.total;
-    if (fit.fits() || !fit.alternatives.empty() || (place == OffloadDevice::cpu && lacks_total)) continue;
-    FitSearch(run, compile, place, fit).find_alternatives();
+    if (!lacks_total) search(OffloadDevice::cpu);
+    if (fit.alternatives.empty()) search(OffloadDevice::nvme);
   }
   find_largest_batch(run, compile, most_rows, fit);
   return fit;
