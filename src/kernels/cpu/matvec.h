@@ -7,8 +7,8 @@
 namespace heddle::cpu {
 
 /// Products where A is one row and a column of B is adjacent in memory, as in the generation of a token: one pass over
-/// all B, which nothing packs. The same bits as matmul, which calls it. Several have one A, and B of one type and depth.
-/// False, and nothing is done, where the products have another form.
+/// all B, which nothing packs. The same bits as matmul, which calls it. Several have one A, and B of one type and
+/// depth. False, and nothing is done, where the products have another form.
 bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch);
 
 }  // namespace heddle::cpu
