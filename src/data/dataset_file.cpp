@@ -8,11 +8,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "base/threads.h"
 #include "data/data_stream.h"
 #include "data/record_stream.h"
 #include "data/row_parser.h"
 #include "data/row_records.h"
+#include "data/token_parts.h"
 #include "formats/aside_file.h"
 #include "formats/file_reader.h"
 
@@ -22,7 +24,6 @@ namespace {
 /// Raised whenever the rows made of the same content, or the notes about them, change.
 constexpr std::int64_t kCacheVersion = 4;
 
-constexpr std::size_t kIgnoredFieldsNamed = 8;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 struct EncodedRow {
@@ -112,38 +113,47 @@ void encode_or_note(const Record& record, const DataFileOptions& options, Encode
   }
 }
 
-void note_ignored_fields(const std::vector<std::string>& fields, TableNotes& notes) {
-  auto& named = notes.ignored_fields;
-  for (const auto& field : fields) {
-    if (named.size() == kIgnoredFieldsNamed) return;
-    if (std::find(named.begin(), named.end(), field) == named.end()) named.push_back(field);
+/// Throws RowError for a bad row that is not to be skipped.
+void append_row(const EncodedRow& row, std::int64_t line, const DataFileOptions& options, TokenTableWriter& writer) {
+  TableNotes& notes = writer.notes();
+  ++notes.records;
+  if (row.bad) {
+    if (!options.skip_bad_rows) throw RowError(row.bad->line, row.bad->reason);
+    notes.bad_rows.push_back(*row.bad);
+    return;
+  }
+  notes.note_ignored(row.ignored_fields);
+  ++notes.formats[std::string(describe(row.format))];
+  if (row.kind == RowKind::chosen) {
+    writer.append_pair(line, row.ids, row.rejected_ids, row.prompt);
+  } else {
+    writer.append(row.kind, line, row.ids, row.labels);
   }
 }
 
-void tokenize_records(RecordStream&& stream, const DataFileOptions& options, TokenTableWriter& writer) {
+/// Goes on behind the records that the table has. `parts`: where they go too, for a run that is interrupted; or null.
+void tokenize_records(RecordStream&& stream, const DataFileOptions& options, TokenTableWriter& writer,
+                      TokenParts* parts) {
   std::vector<Record> records;
   std::vector<EncodedRow> rows;
+  auto done = static_cast<std::size_t>(writer.notes().records);
+  if (!options.skip_bad_rows && !writer.notes().bad_rows.empty())
+    throw RowError(writer.notes().bad_rows[0].line, writer.notes().bad_rows[0].reason);
   while (stream.next_batch(records)) {
+    const std::size_t skipped = std::min(done, records.size());
+    done -= skipped;
+    records.erase(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(skipped));
     rows.assign(records.size(), {});
     parallel_for(static_cast<std::int64_t>(records.size()), [&](std::int64_t i, int) {
       const auto index = static_cast<std::size_t>(i);
       encode_or_note(records[index], options, rows[index]);
     });
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      const EncodedRow& row = rows[i];
-      if (row.failure) std::rethrow_exception(row.failure);
-      if (row.bad) {
-        if (!options.skip_bad_rows) throw RowError(row.bad->line, row.bad->reason);
-        writer.notes().bad_rows.push_back(*row.bad);
-        continue;
-      }
-      note_ignored_fields(row.ignored_fields, writer.notes());
-      ++writer.notes().formats[std::string(describe(row.format))];
-      if (row.kind == RowKind::chosen) {
-        writer.append_pair(records[i].line, row.ids, row.rejected_ids, row.prompt);
-      } else {
-        writer.append(row.kind, records[i].line, row.ids, row.labels);
-      }
+      if (rows[i].failure) std::rethrow_exception(rows[i].failure);
+      append_row(rows[i], records[i].line, options, writer);
+      if (parts == nullptr) continue;
+      append_row(rows[i], records[i].line, options, parts->under_way());
+      parts->add_text(static_cast<std::int64_t>(records[i].text.size()));
     }
   }
 }
@@ -174,13 +184,13 @@ void tokenize_text(DataStream& bytes, const DataFileOptions& options, TokenTable
   }
 }
 
-TokenTable tokenize(const FileReader& file, DataFormat format, const DataFileOptions& options,
-                    TokenTableWriter& writer) {
+TokenTable tokenize(const FileReader& file, DataFormat format, const DataFileOptions& options, TokenTableWriter& writer,
+                    TokenParts* parts) {
   if (format == DataFormat::plain_text) {
     DataStream bytes(file, compression_of(file.path()));
     tokenize_text(bytes, options, writer);
   } else {
-    tokenize_records(RecordStream(file, format, options.rules.columns), options, writer);
+    tokenize_records(RecordStream(file, format, options.rules.columns), options, writer, parts);
   }
   file.check_unchanged();
   return writer.finish();
@@ -223,8 +233,16 @@ TokenTable load_cached(const FileReader& file, DataFormat format, const DataFile
   if (!damage.empty()) note("{}: the token cache is damaged ({}); tokenizing again", cache_path.string(), damage);
   std::error_code code;
   std::filesystem::create_directories(options.cache_folder, code);
+  TokenParts::remove_old(options.cache_folder);
   TokenTableWriter writer(cache_path, key);
-  return tokenize(file, format, options, writer);
+  TokenParts parts(cache_path, key, options.part_bytes);
+  if (const std::int64_t records = parts.take_over(writer); records > 0) {
+    note("{}: {} that an interrupted run had tokenized are taken over", file.path(),
+         format_count(static_cast<std::uint64_t>(records), "row"));
+  }
+  TokenTable table = tokenize(file, format, options, writer, &parts);
+  parts.remove();
+  return table;
 }
 
 }  // namespace
@@ -241,7 +259,7 @@ TokenTable load_data_file(const std::string& path, const DataFileOptions& option
       }
     }
     TokenTableWriter writer;
-    return tokenize(file, format, options, writer);
+    return tokenize(file, format, options, writer, nullptr);
   } catch (const RowError& error) {
     fail("{}:{}: {}", path, error.line(), error.what());
   }

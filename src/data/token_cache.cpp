@@ -27,7 +27,8 @@ std::string write_notes(const TableNotes& notes) {
   nlohmann::json out = {{"bad_rows", nlohmann::json::array()},
                         {"rows_without_targets", notes.rows_without_targets},
                         {"ignored_fields", notes.ignored_fields},
-                        {"formats", notes.formats}};
+                        {"formats", notes.formats},
+                        {"records", notes.records}};
   for (const auto& [line, reason] : notes.bad_rows) out["bad_rows"].push_back({line, reason});
   return out.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
@@ -82,6 +83,24 @@ class ScratchFile {
 };
 
 }  // namespace
+
+void TableNotes::note_ignored(const std::vector<std::string>& fields) {
+  constexpr std::size_t kFieldsNamed = 8;
+  for (const auto& field : fields) {
+    if (ignored_fields.size() == kFieldsNamed) return;
+    if (std::find(ignored_fields.begin(), ignored_fields.end(), field) == ignored_fields.end())
+      ignored_fields.push_back(field);
+  }
+}
+
+void TableNotes::append(const TableNotes& behind) {
+  bad_rows.insert(bad_rows.end(), behind.bad_rows.begin(), behind.bad_rows.end());
+  rows_without_targets.insert(rows_without_targets.end(), behind.rows_without_targets.begin(),
+                              behind.rows_without_targets.end());
+  note_ignored(behind.ignored_fields);
+  for (const auto& [format, rows] : behind.formats) formats[format] += rows;
+  records += behind.records;
+}
 
 /// Where rows go: arrays in memory, or a file to be and two beside it for what comes after the ids.
 struct TokenTableWriter::Sink {
@@ -218,6 +237,27 @@ void TokenTableWriter::end_text(std::int64_t line) {
   }
 }
 
+void TokenTableWriter::append_table(const TokenTable& table) {
+  std::vector<std::int32_t> values;
+  for (std::int64_t i = 0; i < table.num_rows(); ++i) {
+    const TokenRow source = table.row(i);
+    TokenRow row = source;
+    row.offset = num_ids_;
+    row.stream_start = stream_length_;
+    values.resize(static_cast<std::size_t>(row.length));
+    table.read_ids(source, 0, values);
+    append_ids(values);
+    if (source.label_offset >= 0) {
+      row.label_offset = num_labels_;
+      table.read_labels(source, 0, values);
+      append_labels(values);
+    }
+    append_row(row);
+  }
+  text_offset_ = num_ids_;
+  notes_.append(table.notes());
+}
+
 TokenTable TokenTableWriter::finish() {
   if (!sink_->files) {
     const auto arrays = std::move(sink_->arrays);
@@ -231,26 +271,7 @@ TokenTable TokenTableWriter::finish() {
   }
   return on_disk([&] {
     auto& files = *sink_->files;
-    files.labels.read_back([&](auto bytes) { files.put(bytes); });
-    constexpr std::int32_t kPadding = 0;
-    if ((num_ids_ + num_labels_) % 2 != 0) files.put(as_bytes(&kPadding, sizeof(kPadding)));
-    files.rows.read_back([&](auto bytes) { files.put(bytes); });
-    const std::string notes = write_notes(notes_);
-    files.put(as_bytes(notes.data(), notes.size()));
-    files.flush();
-
-    Header& header = files.header;
-    std::copy(files.key.begin(), files.key.end(), header.key.begin());
-    header.num_ids = num_ids_;
-    header.num_labels = num_labels_;
-    header.num_rows = num_rows_;
-    header.notes_bytes = static_cast<std::int64_t>(notes.size());
-    header.stream_length = stream_length_;
-    const XXH128_hash_t hash = XXH3_128bits_digest(files.hash.get());
-    header.payload_low = hash.low64;
-    header.payload_high = hash.high64;
-    header.checksum = header_checksum(header);
-    files.table.write_at(0, as_bytes(&header, sizeof(header)));
+    write_tail();
     files.table.commit();
 
     std::string damage;
@@ -258,6 +279,38 @@ TokenTable TokenTableWriter::finish() {
     if (!table) fail("{}: damaged as soon as it was written: {}", files.path.string(), damage);
     return *std::move(table);
   });
+}
+
+void TokenTableWriter::finish_part() {
+  on_disk([&] {
+    write_tail();
+    sink_->files->table.commit_unsynced();
+  });
+}
+
+/// What stands behind the ids in a cache file, and its header.
+void TokenTableWriter::write_tail() {
+  auto& files = *sink_->files;
+  files.labels.read_back([&](auto bytes) { files.put(bytes); });
+  constexpr std::int32_t kPadding = 0;
+  if ((num_ids_ + num_labels_) % 2 != 0) files.put(as_bytes(&kPadding, sizeof(kPadding)));
+  files.rows.read_back([&](auto bytes) { files.put(bytes); });
+  const std::string notes = write_notes(notes_);
+  files.put(as_bytes(notes.data(), notes.size()));
+  files.flush();
+
+  Header& header = files.header;
+  std::copy(files.key.begin(), files.key.end(), header.key.begin());
+  header.num_ids = num_ids_;
+  header.num_labels = num_labels_;
+  header.num_rows = num_rows_;
+  header.notes_bytes = static_cast<std::int64_t>(notes.size());
+  header.stream_length = stream_length_;
+  const XXH128_hash_t hash = XXH3_128bits_digest(files.hash.get());
+  header.payload_low = hash.low64;
+  header.payload_high = hash.high64;
+  header.checksum = header_checksum(header);
+  files.table.write_at(0, as_bytes(&header, sizeof(header)));
 }
 
 struct CacheKey::State {

@@ -50,6 +50,11 @@ struct TableNotes {
   std::vector<std::int64_t> rows_without_targets;  // lines
   std::vector<std::string> ignored_fields;         // the first few
   std::map<std::string, std::int64_t> formats;     // rows of each, by what it is called
+  std::int64_t records = 0;                        // of the file, whatever became of them
+
+  void note_ignored(const std::vector<std::string>& fields);
+  /// Those of what follows in the same file.
+  void append(const TableNotes& behind);
 };
 
 /// The rows of one data file, tokenized; read-only, in memory or read from the cache file as they are asked for. Does
@@ -108,9 +113,13 @@ class TokenTableWriter {
   /// row.
   void append_ids(std::span<const std::int32_t> ids);
   void end_text(std::int64_t line);
+  /// Rows and notes of another table, behind those that are there; text in pieces has none.
+  void append_table(const TokenTable& table);
   TableNotes& notes() { return notes_; }
   /// The table; once.
   TokenTable finish();
+  /// The cache file, which may be lost by a power cut; once.
+  void finish_part();
 
  private:
   struct Sink;
@@ -119,6 +128,7 @@ class TokenTableWriter {
   void append_answer(RowKind kind, std::int64_t line, std::span<const std::int32_t> ids, std::int32_t prompt);
   void append_labels(std::span<const std::int32_t> labels);
   void append_row(const TokenRow& row);
+  void write_tail();
   std::int64_t num_ids_ = 0, num_labels_ = 0, num_rows_ = 0, stream_length_ = 0;
   std::int64_t text_offset_ = 0;  // of the first id that belongs to no row yet
 };

@@ -25,6 +25,7 @@ TableNotes read_notes(std::string_view text) {
   in.at("rows_without_targets").get_to(notes.rows_without_targets);
   in.at("ignored_fields").get_to(notes.ignored_fields);
   in.at("formats").get_to(notes.formats);
+  in.at("records").get_to(notes.records);
   for (const auto& row : in.at("bad_rows")) notes.bad_rows.push_back({row.at(0), row.at(1)});
   return notes;
 }

@@ -64,6 +64,11 @@ void AsideFile::append(std::span<const std::byte> bytes) {
 
 void AsideFile::commit() {
   file_->sync();
+  commit_unsynced();
+  sync_folder(std::filesystem::absolute(path_).parent_path());
+}
+
+void AsideFile::commit_unsynced() {
   // Renamed while it is open and locked, so that nobody takes it for abandoned.
   if (std::rename(partial_.c_str(), path_.c_str()) != 0) {
     fail("{}: cannot be renamed to {}: {}", partial_.string(), path_.string(), std::strerror(errno));
@@ -71,7 +76,6 @@ void AsideFile::commit() {
   is_committed_ = true;
   file_->close();
   file_.reset();
-  sync_folder(std::filesystem::absolute(path_).parent_path());
 }
 
 void remove_abandoned(const std::filesystem::path& folder) {

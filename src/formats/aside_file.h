@@ -32,6 +32,8 @@ class AsideFile {
 
   /// Syncs, renames, and syncs the folder: the path then holds these bytes, a power cut notwithstanding.
   void commit();
+  /// Renames alone: for what can be made again, and whose readers notice a power cut by its checksum.
+  void commit_unsynced();
 
  private:
   std::filesystem::path path_;
