@@ -83,9 +83,9 @@ void add_eval(CLI::App& program, Outcome&) {
   command->add_option("--data", options->data, "JSONL, JSON, Parquet or plain text")->required();
   command->add_option("--tokenizer_name", options->tokenizer_name, "tokenizer, if not beside the model");
   command->add_option("--max_length", options->max_length, "positions of a row; plain text is cut to it")
-      ->check(whole_number(1, kMostTokens));
+      ->check(whole_number(1, kLongestText));
   command->add_option("--per_device_eval_batch_size", options->rows, "rows at a time")
-      ->check(whole_number(1, kMostTokens));
+      ->check(whole_number(1, kLongestText));
   command->add_option("--threads", options->threads)->check(whole_number(1, kMostThreads));
   command->add_option("--bf16", options->bf16, "compute in bf16");
   command->add_option("--fp16", options->fp16, "compute in fp16");

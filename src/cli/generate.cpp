@@ -115,7 +115,7 @@ void add_generate(CLI::App& program, Outcome&) {
   command->add_option("--system", options->system, "system message of a --chat")->needs(chat);
   command->add_option("--tokenizer_name", options->tokenizer_name, "tokenizer, if not beside the model");
   command->add_option("--max_new_tokens", options->max_new_tokens, "tokens to add at most")
-      ->check(whole_number(0, kMostTokens));
+      ->check(whole_number(0, kLongestText));
   command->add_flag("--do_sample", options->sampling.do_sample, "draw tokens by probability; else the most likely");
   command->add_option("--temperature", options->sampling.temperature)->check(above_0());
   command->add_option("--top_k", options->sampling.top_k)->check(whole_number(0));

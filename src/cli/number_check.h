@@ -7,7 +7,7 @@
 
 namespace heddle::cli {
 
-inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 30;  ///< as max_length
+inline constexpr std::int64_t kLongestText = std::int64_t{1} << 30;  ///< as max_length
 inline constexpr std::int64_t kMostThreads = 1 << 16;
 
 /// Checks of options that take a number. CLI11's own let NaN pass, and print the range of a double in full.
