@@ -41,6 +41,11 @@ struct Blocking {
   std::int64_t panel_columns;  ///< columns computed with them; all, unless partial sums have to wait for the next group
   std::int64_t block_rows;     ///< of one index of parallel_for; a multiple of row_tile
   std::int64_t block_columns;  ///< a multiple of column_tile
+
+  /// Of a strip, packed block of depth by block of depth.
+  std::int64_t words(const MatmulKernels& kernels, std::int64_t depth) const {
+    return depth / depth_block * kernels.words(depth_block) + kernels.words(depth % depth_block);
+  }
 };
 
 /// Cuts `extent` into the fewest equal parts, each a multiple of `tile` and at most about `most`.
@@ -56,14 +61,15 @@ Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, c
   const std::int64_t rows = round_up(p.rows, kernels.row_tile);
   blocking.depth_block = p.depth_block > 0 ? p.depth_block : depth_block(p.depth);
   blocking.panel_columns = p.columns;
-  if (std::min(rows, kBlockRows) * kernels.words(p.depth) <= shared_words) {
+  const std::int64_t row_words = blocking.words(kernels, p.depth);
+  if (std::min(rows, kBlockRows) * row_words <= shared_words) {
     blocking.group_depth = p.depth;
-    blocking.panel_rows = even_part(p.rows, shared_words / kernels.words(p.depth), kernels.row_tile);
+    blocking.panel_rows = even_part(p.rows, shared_words / row_words, kernels.row_tile);
   } else {
     // Half of the scratch for A, half for the sums that are carried from group to group.
     blocking.panel_rows = even_part(p.rows, kBlockRows, kernels.row_tile);
-    const std::int64_t depth = shared_words / 2 / blocking.panel_rows / kernels.words_per_step * kernels.depth_step;
-    blocking.group_depth = depth / blocking.depth_block * blocking.depth_block;
+    const std::int64_t blocks = shared_words / 2 / blocking.panel_rows / kernels.words(blocking.depth_block);
+    blocking.group_depth = blocks * blocking.depth_block;
     const std::int64_t room = shared_words / 2 / (blocking.panel_rows + kernels.row_tile) - kBlockColumns;
     blocking.panel_columns = even_part(p.columns, room, kernels.column_tile);
     HEDDLE_CHECK(blocking.group_depth > 0);
@@ -105,7 +111,7 @@ void pack_panel(const MatrixProduct& p, const MatmulKernels& kernels, const Bloc
     const std::int64_t row = index % runs * kStripsPerIndex * kernels.row_tile;
     kernels.pack_a(submatrix(p.a, panel.row + row, panel.depth_begin + k),
                    std::min(kStripsPerIndex * kernels.row_tile, panel.rows - row), depth,
-                   packed + strips * kernels.row_tile * kernels.words(k) + row * kernels.words(depth));
+                   packed + strips * kernels.row_tile * blocking.words(kernels, k) + row * kernels.words(depth));
   });
 }
 

@@ -99,10 +99,9 @@ std::int64_t pack_words_along_depth(const float* from, std::int64_t tile_stride,
 
 template <std::int64_t kTile, typename T>
 void pack_words_along_tile(const T* from, std::int64_t depth_stride, std::int64_t strips, std::int64_t depth,
-                           DotWord* packed) {
+                           std::int64_t strip_words, DotWord* packed) {
   const TileWords<kTile> words;
   constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(words));
-  const std::int64_t strip_words = (depth + 1) / 2 * kTile;
   for (std::int64_t k = 0; k < depth; k += 2) {
     const T* row = from + k * depth_stride;
     DotWord* to = packed + k / 2 * kTile;

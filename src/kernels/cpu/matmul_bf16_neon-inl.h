@@ -49,12 +49,12 @@ std::int64_t pack_words_along_depth(const T* from, std::int64_t tile_stride, std
 
 template <std::int64_t kTile, typename T>
 void pack_words_along_tile(const T* from, std::int64_t depth_stride, std::int64_t strips, std::int64_t depth,
-                           DotWord* packed) {
+                           std::int64_t strip_words, DotWord* packed) {
   static_assert(kTile % 4 == 0);
   for (std::int64_t k = 0; k < depth; k += kDotDepth) {
     const T* row = from + k * depth_stride;
     DotWord* to = packed + k / kDotDepth * kTile;
-    for (std::int64_t strip = 0; strip < strips; ++strip, row += kTile, to += filled_depth(depth) / kDotDepth * kTile) {
+    for (std::int64_t strip = 0; strip < strips; ++strip, row += kTile, to += strip_words) {
       for (std::int64_t i = 0; i < kTile; i += 4) {
         uint16x8_t terms[kDotDepth];
         HWY_UNROLL(4)

@@ -104,11 +104,11 @@ struct BFloat16Factors {
 }  // namespace
 
 const MatmulKernels& kernels(DType compute_dtype) {
-  if (compute_dtype != DType::bf16) return kKernels<Float32Factors>;
+  if (compute_dtype != DType::bf16) return kKernels<VectorFactors<Float32Factors>>;
 #if HEDDLE_HAS_BF16_DOT
-  if (uses_bf16_dot()) return kKernels<BFloat16DotFactors>;
+  if (uses_bf16_dot()) return kKernels<VectorFactors<BFloat16DotFactors>>;
 #endif
-  return kKernels<BFloat16Factors>;
+  return kKernels<VectorFactors<BFloat16Factors>>;
 }
 
 }  // namespace heddle::cpu::HWY_NAMESPACE

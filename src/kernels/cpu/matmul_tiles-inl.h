@@ -33,8 +33,8 @@ inline constexpr std::int64_t kTileLanes = static_cast<std::int64_t>(hn::MaxLane
 inline constexpr std::int64_t kColumnTile = kTileVectors * kTileLanes;
 static_assert(kRowTile % 4 == 0, "packing goes by four");
 
-/// sums[rows, vectors] (+)= A strip * B strip over `depth`; rows of `sums` are kColumnTile apart. For one number of
-/// rows and of vectors.
+/// sums[rows, columns] (+)= A strip * B strip over `depth`; rows of `sums` are as far apart as a tile is wide. For one
+/// number of rows and of columns.
 using TileFunction = void (*)(const float* a, const float* b, std::int64_t depth, bool add, float* sums);
 /// By vectors - 1, then rows - 1.
 using TileFunctions = std::array<std::array<TileFunction, kRowTile>, kTileVectors>;
@@ -75,14 +75,15 @@ HWY_INLINE void store_tile(const FloatVector (&sum)[kRows][kVectors], bool add, 
   }
 }
 
-/// Finished sums go to C, with what is added to them; the only rounding to C's type.
-template <typename T, typename Bias>
+/// Finished sums go to C, with what is added to them; the only rounding to C's type. kRows and kColumns are those of a
+/// whole tile, here and below.
+template <std::int64_t kRows, std::int64_t kColumns, typename T, typename Bias>
 void finish_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column, const float* sums) {
   const FloatTag d;
-  const std::int64_t rows = std::min(kRowTile, block.rows - row);
-  const std::int64_t columns = std::min(kColumnTile, block.columns - column);
+  const std::int64_t rows = std::min(kRows, block.rows - row);
+  const std::int64_t columns = std::min(kColumns, block.columns - column);
   const auto* bias = block.bias == nullptr ? nullptr : static_cast<const Bias*>(block.bias) + column;
-  for (std::int64_t i = 0; i < rows; ++i, sums += kColumnTile) {
+  for (std::int64_t i = 0; i < rows; ++i, sums += kColumns) {
     T* c = static_cast<T*>(block.c) + (row + i) * block.c_row_stride + column;
     const T* addend = block.addend == nullptr
                           ? nullptr
@@ -105,13 +106,14 @@ void finish_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column
 }
 
 /// Sums begin at what C holds, in f32.
-inline void load_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column, float* sums) {
+template <std::int64_t kRows, std::int64_t kColumns>
+void load_tile(const MatmulBlock& block, std::int64_t row, std::int64_t column, float* sums) {
   const FloatTag d;
-  const std::int64_t rows = std::min(kRowTile, block.rows - row);
-  const std::int64_t columns = std::min(kColumnTile, block.columns - column);
+  const std::int64_t rows = std::min(kRows, block.rows - row);
+  const std::int64_t columns = std::min(kColumns, block.columns - column);
   const auto* c = static_cast<const float*>(block.c) + row * block.c_row_stride + column;
-  for (std::int64_t i = 0; i < rows; ++i, sums += kColumnTile, c += block.c_row_stride) {
-    for (std::int64_t j = 0; j < kColumnTile; j += kTileLanes) {
+  for (std::int64_t i = 0; i < rows; ++i, sums += kColumns, c += block.c_row_stride) {
+    for (std::int64_t j = 0; j < kColumns; j += kTileLanes) {
       const std::int64_t rest = std::clamp<std::int64_t>(columns - j, 0, kTileLanes);
       hn::Store(rest == kTileLanes ? hn::LoadU(d, c + j) : load_first(d, c + j, static_cast<std::size_t>(rest)), d,
                 sums + j);
@@ -120,9 +122,10 @@ inline void load_tile(const MatmulBlock& block, std::int64_t row, std::int64_t c
 }
 
 /// Brings the part of C near that the next tile will finish.
-inline void prefetch_result(const MatmulBlock& block, std::int64_t row, std::int64_t rows, std::int64_t column) {
+inline void prefetch_result(const MatmulBlock& block, std::int64_t row, std::int64_t rows, std::int64_t column,
+                            std::int64_t columns) {
   const auto element = static_cast<std::int64_t>(dtype_bytes(block.c_dtype));
-  const std::int64_t bytes = std::min(kColumnTile, block.columns - column) * element;
+  const std::int64_t bytes = columns * element;
   const char* c = static_cast<const char*>(block.c) + (row * block.c_row_stride + column) * element;
   const char* addend = static_cast<const char*>(block.addend);
   if (addend != nullptr) addend += (row * block.addend_row_stride + column) * element;
@@ -136,22 +139,40 @@ inline void prefetch_result(const MatmulBlock& block, std::int64_t row, std::int
 
 using FinishFunction = void (*)(const MatmulBlock&, std::int64_t, std::int64_t, const float*);
 
-inline FinishFunction finish_function(const MatmulBlock& block) {
+template <std::int64_t kRows, std::int64_t kColumns>
+FinishFunction finish_function(const MatmulBlock& block) {
   FinishFunction function = nullptr;
   with_element_type(block.c_dtype, [&](auto* c_type) {
     with_element_type(block.bias_dtype, [&](auto* bias_type) {
-      function = &finish_tile<std::remove_pointer_t<decltype(c_type)>, std::remove_pointer_t<decltype(bias_type)>>;
+      function = &finish_tile<kRows, kColumns, std::remove_pointer_t<decltype(c_type)>,
+                              std::remove_pointer_t<decltype(bias_type)>>;
     });
   });
   return function;
 }
 
-/// `Factors` says how operands are packed and tiles multiplied: kDepthStep, kWordsPerStep, pack<kTile>,
-/// pack_quantized<kTile> and kTiles.
-template <class Factors>
-void pack_a(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed) {
-  Factors::template pack<kRowTile>(a, a.row_stride, a.column_stride, rows, depth, packed);
-}
+/// Factors whose tiles are vectors in registers. `Packing` says how operands are packed, the same way for both, and how
+/// tiles are multiplied: kDepthStep, kWordsPerStep, pack<kTile>, pack_quantized<kTile> and kTiles.
+template <class Packing>
+struct VectorFactors : Packing {
+  static constexpr std::int64_t kTileRows = kRowTile, kTileColumns = kColumnTile;
+  static constexpr std::int64_t kRowStep = 1, kColumnStep = kTileLanes;
+  struct Scope {};
+
+  static void pack_rows(const MatrixOperand& a, std::int64_t rows, std::int64_t depth, float* packed) {
+    Packing::template pack<kRowTile>(a, a.row_stride, a.column_stride, rows, depth, packed);
+  }
+  static void pack_columns(const MatrixOperand& b, std::int64_t columns, std::int64_t depth, float* packed) {
+    Packing::template pack<kColumnTile>(b, b.column_stride, b.row_stride, columns, depth, packed);
+  }
+  static void pack_quantized_columns(const MatrixOperand& b, const QuantizedReader& reader, std::int64_t columns,
+                                     std::int64_t depth, float* packed) {
+    Packing::template pack_quantized<kColumnTile>(b, reader, columns, depth, packed);
+  }
+};
+
+// `Factors` below are of that form. kTiles has a function for each number of rows, in steps of kRowStep, within each
+// number of columns, in steps of kColumnStep. A Scope is there while tiles are multiplied.
 
 /// Packs columns of B, block of depth by block of depth.
 template <class Factors>
@@ -163,9 +184,9 @@ class ColumnPacker {
   void pack(std::int64_t depth_begin, std::int64_t depth, std::int64_t columns, float* packed) const {
     const MatrixOperand b = submatrix(b_, depth_begin, 0);
     if (reader_) {
-      Factors::template pack_quantized<kColumnTile>(b, *reader_, columns, depth, packed);
+      Factors::pack_quantized_columns(b, *reader_, columns, depth, packed);
     } else {
-      Factors::template pack<kColumnTile>(b, b.column_stride, b.row_stride, columns, depth, packed);
+      Factors::pack_columns(b, columns, depth, packed);
     }
   }
 
@@ -178,14 +199,16 @@ template <class Factors>
 void multiply(const MatmulBlock& block);
 
 template <class Factors>
-inline constexpr MatmulKernels kKernels = {
-    kRowTile, kColumnTile, Factors::kDepthStep, Factors::kWordsPerStep, &pack_a<Factors>, &multiply<Factors>};
+inline constexpr MatmulKernels kKernels = {Factors::kTileRows,     Factors::kTileColumns, Factors::kDepthStep,
+                                           Factors::kWordsPerStep, &Factors::pack_rows,   &multiply<Factors>};
 
 template <class Factors>
 void multiply(const MatmulBlock& block) {
+  constexpr std::int64_t kRows = Factors::kTileRows, kColumns = Factors::kTileColumns;
+  [[maybe_unused]] const typename Factors::Scope scope{};
   const ColumnPacker<Factors> packer(block.b);
-  const FinishFunction finish = finish_function(block);
-  const std::int64_t row_strips = (block.rows + kRowTile - 1) / kRowTile;
+  const FinishFunction finish = finish_function<kRows, kColumns>(block);
+  const std::int64_t row_strips = (block.rows + kRows - 1) / kRows;
   for (std::int64_t k = 0; k < block.depth; k += block.depth_block) {
     const std::int64_t depth = std::min(block.depth_block, block.depth - k);
     const std::int64_t words = kKernels<Factors>.words(depth);
@@ -193,21 +216,21 @@ void multiply(const MatmulBlock& block) {
     const bool adds = !block.first || k > 0 || starts_at_c;
     const bool finished = block.last && k + depth == block.depth;
     packer.pack(k, depth, block.columns, block.packed_b);
+    const float* a_block = block.a + k / block.depth_block * kKernels<Factors>.words(block.depth_block) * block.a_rows;
     const float* b_strip = block.packed_b;
     float* sums = block.partial;
-    for (std::int64_t column = 0; column < block.columns; column += kColumnTile, b_strip += kColumnTile * words) {
-      const std::int64_t vectors = std::min(kTileVectors, (block.columns - column + kTileLanes - 1) / kTileLanes);
-      const auto& functions = Factors::kTiles[static_cast<std::size_t>(vectors - 1)];
-      const float* a_strip =
-          block.a + kKernels<Factors>.words(k) * block.a_rows + block.a_first_strip * kRowTile * words;
+    for (std::int64_t column = 0; column < block.columns; column += kColumns, b_strip += kColumns * words) {
+      const std::int64_t columns = std::min(kColumns, block.columns - column);
+      const auto& functions = Factors::kTiles[static_cast<std::size_t>((columns - 1) / Factors::kColumnStep)];
+      const float* a_strip = a_block + block.a_first_strip * kRows * words;
       for (std::int64_t strip = 0; strip < row_strips; ++strip) {
-        const std::int64_t rows = std::min(kRowTile, block.rows - strip * kRowTile);
-        if (finished) prefetch_result(block, strip * kRowTile, rows, column);
-        if (starts_at_c) load_tile(block, strip * kRowTile, column, sums);
-        functions[static_cast<std::size_t>(rows - 1)](a_strip, b_strip, words, adds, sums);
-        if (finished) finish(block, strip * kRowTile, column, sums);
-        a_strip += kRowTile * words;
-        sums += kRowTile * kColumnTile;
+        const std::int64_t rows = std::min(kRows, block.rows - strip * kRows);
+        if (finished) prefetch_result(block, strip * kRows, rows, column, columns);
+        if (starts_at_c) load_tile<kRows, kColumns>(block, strip * kRows, column, sums);
+        functions[static_cast<std::size_t>((rows - 1) / Factors::kRowStep)](a_strip, b_strip, words, adds, sums);
+        if (finished) finish(block, strip * kRows, column, sums);
+        a_strip += kRows * words;
+        sums += kRows * kColumns;
       }
     }
   }
