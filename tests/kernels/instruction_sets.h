@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/cpu/amx.h"
 #include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/targets.h"
 // After targets.h, which says what kernels are compiled for.
@@ -23,14 +24,29 @@ inline void with_each_instruction_set(const std::function<void(const char*)>& bo
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-/// The same for what is made of matrix products: first with the processor's instruction for bf16, if it has one, then
-/// each instruction set without it.
+/// Calls body(name) with AMX, if this processor has it, and emulated where operands can be packed for it.
+inline void with_each_kind_of_amx_tiles(const std::function<void(const char*)>& body) {
+  const struct AsAtFirst {
+    ~AsAtFirst() { cpu::use_amx_tiles(cpu::has_amx() ? cpu::AmxTiles::processor : cpu::AmxTiles::none); }
+  } as_at_first;
+  if (cpu::has_amx()) body("AMX");
+  cpu::use_amx_tiles(cpu::AmxTiles::emulated);
+  if (cpu::amx_tiles() == cpu::AmxTiles::emulated) body("emulated AMX");
+}
+
+/// The same as with each instruction set for what is made of matrix products: first with the processor's instructions
+/// for bf16, if it has some, then each instruction set without them.
 inline void with_each_way_to_multiply(const std::function<void(const char*)>& body) {
-  if (cpu::uses_bf16_dot()) body("bf16 dot");
+  with_each_kind_of_amx_tiles(body);
   struct Disallowed {
-    Disallowed() { cpu::allow_bf16_dot(false); }
-    ~Disallowed() { cpu::allow_bf16_dot(true); }
+    Disallowed() { cpu::use_amx_tiles(cpu::AmxTiles::none); }
+    ~Disallowed() {
+      cpu::allow_bf16_dot(true);
+      cpu::use_amx_tiles(cpu::has_amx() ? cpu::AmxTiles::processor : cpu::AmxTiles::none);
+    }
   } const disallowed;
+  if (cpu::uses_bf16_dot()) body("bf16 dot");
+  cpu::allow_bf16_dot(false);
   with_each_instruction_set(body);
 }
 

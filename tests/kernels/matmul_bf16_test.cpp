@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "instruction_sets.h"
 #include "kernels/cpu/matmul.h"
@@ -97,21 +101,45 @@ float add_pair_to_odd(float sum, Term first, Term second) {
   return add_to_odd(sum, add_to_odd(first.a * first.b, second.a * second.b));
 }
 
-Tensor by_the_manual(const Factor& a, const Factor& b, const Extents& e, cpu::PairSum pair_sum) {
-  const auto add_pair = pair_sum == cpu::PairSum::to_odd ? add_pair_to_odd : add_one_by_one;
+float sum_of_pairs(std::span<const Term> terms) {
+  const auto add_pair = cpu::bf16_pair_sum() == cpu::PairSum::to_odd ? add_pair_to_odd : add_one_by_one;
+  float sum = 0.0f;
+  for (std::size_t k = 0; k < terms.size(); k += 2) {
+    sum = add_pair(sum, terms[k], k + 1 < terms.size() ? terms[k + 1] : Term{});
+  }
+  return sum;
+}
+
+/// Intel's manual, TDPBF16PS: of a row of 32 terms, those of even and those of odd index are added up apart, then both
+/// sums to each other and to what is there; each to nearest even. Not for sums that come near 2^-126.
+float sum_of_amx(std::span<const Term> terms) {
+  float sum = 0.0f;
+  for (std::size_t row = 0; row < terms.size(); row += 32) {
+    std::array<float, 2> of_halves = {};
+    for (std::size_t k = row; k < std::min(terms.size(), row + 32); ++k) {
+      of_halves[k % 2] = std::fma(terms[k].a, terms[k].b, of_halves[k % 2]);
+    }
+    sum += of_halves[0] + of_halves[1];
+  }
+  return sum;
+}
+
+/// Blocks of depth as products have them now.
+Tensor by_the_manual(const Factor& a, const Factor& b, const Extents& e) {
+  const auto sum_of = cpu::amx_tiles() == cpu::AmxTiles::none ? sum_of_pairs : sum_of_amx;
   const auto a_values = a.rounded(), b_values = b.rounded();
+  std::vector<Term> terms;
   Tensor c(DType::f32, {e.rows, e.columns});
   const std::int64_t block = cpu::depth_block(e.depth);
   for (std::int64_t i = 0; i < e.rows; ++i) {
     for (std::int64_t j = 0; j < e.columns; ++j) {
       float total = 0.0f;
       for (std::int64_t begin = 0; begin < e.depth; begin += block) {
-        const std::int64_t end = std::min(e.depth, begin + block);
-        const auto term = [&](std::int64_t k) {
-          return k < end ? Term{a_values[a.at(i, k)], b_values[b.at(k, j)]} : Term{};
-        };
-        float sum = 0.0f;
-        for (std::int64_t k = begin; k < end; k += 2) sum = add_pair(sum, term(k), term(k + 1));
+        terms.clear();
+        for (std::int64_t k = begin; k < std::min(e.depth, begin + block); ++k) {
+          terms.push_back({a_values[a.at(i, k)], b_values[b.at(k, j)]});
+        }
+        const float sum = sum_of(terms);
         total = begin == 0 ? sum : total + sum;
       }
       c.view().as<float>()[i * e.columns + j] = total;
@@ -127,13 +155,12 @@ void expect_bits_of_the_manual(DType a_type, DType b_type) {
     for (const bool a_transposed : {false, true}) {
       for (const bool b_transposed : {false, true}) {
         Factor a(a_type, e.rows, e.depth, a_transposed, 1), b(b_type, e.depth, e.columns, b_transposed, 2);
-        std::optional<cpu::PairSum> pair_sum;
+        std::optional<std::pair<cpu::AmxTiles, cpu::PairSum>> sums;
         Tensor expected;
         test::with_each_way_to_multiply([&](const char* name) {
-          if (pair_sum != cpu::bf16_pair_sum()) {
-            pair_sum = cpu::bf16_pair_sum();
-            expected = by_the_manual(a, b, e, *pair_sum);
-          }
+          const std::pair sums_now = {cpu::amx_tiles(), cpu::bf16_pair_sum()};
+          if (sums != sums_now) expected = by_the_manual(a, b, e);
+          sums = sums_now;
           EXPECT_EQ(product_of(a, b, e, scratch).bytes, expected.bytes)
               << name << ' ' << e.rows << 'x' << e.columns << 'x' << e.depth << ' ' << a_transposed << b_transposed;
         });

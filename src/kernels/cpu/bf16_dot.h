@@ -26,7 +26,7 @@ enum class PairSum {
   /// Manual, with FPCR.EBF = 0 as Linux has it.
   to_odd,
 };
-/// That of products now.
+/// That of products now; not of matrix products where there are amx_tiles().
 PairSum bf16_pair_sum();
 
 }  // namespace heddle::cpu

@@ -102,15 +102,15 @@ struct Panel {
 
 void pack_panel(const MatrixProduct& p, const MatmulKernels& kernels, const Blocking& blocking, const Panel& panel,
                 float* packed) {
-  constexpr std::int64_t kStripsPerIndex = 8;
+  const std::int64_t strips_per_index = std::min<std::int64_t>(8, 64 / kernels.row_tile);
   const std::int64_t strips = ceil_div(panel.rows, kernels.row_tile);
-  const std::int64_t runs = ceil_div(strips, kStripsPerIndex);
+  const std::int64_t runs = ceil_div(strips, strips_per_index);
   parallel_for(runs * ceil_div(panel.depth, blocking.depth_block), [&](std::int64_t index, int) {
     const std::int64_t k = index / runs * blocking.depth_block;
     const std::int64_t depth = std::min(blocking.depth_block, panel.depth - k);
-    const std::int64_t row = index % runs * kStripsPerIndex * kernels.row_tile;
+    const std::int64_t row = index % runs * strips_per_index * kernels.row_tile;
     kernels.pack_a(submatrix(p.a, panel.row + row, panel.depth_begin + k),
-                   std::min(kStripsPerIndex * kernels.row_tile, panel.rows - row), depth,
+                   std::min(strips_per_index * kernels.row_tile, panel.rows - row), depth,
                    packed + strips * kernels.row_tile * blocking.words(kernels, k) + row * kernels.words(depth));
   });
 }

@@ -85,9 +85,10 @@ inline MatrixProduct dense_product(std::int64_t rows, std::int64_t columns, std:
 /// depend on its row of A, its column of B and its addends alone: not on threads, nor on where it stands in C, nor on
 /// how many rows and columns are computed with it. So a generated token sees the logits that training sees, and a
 /// product may be cut into chunks of rows or columns freely. `depth` is added up in blocks of depth_block(depth) terms.
-/// Within a block the terms of f32 come in order; those of bf16 in pairs, as bf16_pair_sum() says (bf16_dot.h): the
-/// same bits on every machine but those with Arm's instructions for bf16, and but for numbers below 2^-126. Allocates
-/// nothing; needs 1 MiB of shared scratch and 1 MiB for each thread, and uses more where it is there.
+/// Within a block the terms of f32 come in order; those of bf16 in pairs, as bf16_pair_sum() says (bf16_dot.h), or 32
+/// at once, as amx_tiles() says (amx.h): the same bits on every machine but those with Arm's instructions for bf16 or
+/// with AMX, and but for numbers below 2^-126. Allocates nothing; needs 1 MiB of shared scratch and 1 MiB for each
+/// thread, and uses more where it is there.
 void matmul(const MatrixProduct& product, const Scratch& scratch);
 
 /// Terms of a sum that are added one after another from zero; then the blocks' sums are added in order.

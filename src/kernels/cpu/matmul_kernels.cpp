@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/bf16_dot.h"
+#include "kernels/cpu/matmul_bf16_amx-inl.h"
 #include "kernels/cpu/matmul_bf16_dot-inl.h"
 #include "kernels/cpu/matmul_tiles-inl.h"
 
@@ -105,6 +106,10 @@ struct BFloat16Factors {
 
 const MatmulKernels& kernels(DType compute_dtype) {
   if (compute_dtype != DType::bf16) return kKernels<VectorFactors<Float32Factors>>;
+#if HEDDLE_HAS_AMX_FACTORS
+  if (amx_tiles() == AmxTiles::processor) return kKernels<AmxFactors<AmxRegisters>>;
+  if (amx_tiles() == AmxTiles::emulated) return kKernels<AmxFactors<EmulatedAmxRegisters>>;
+#endif
 #if HEDDLE_HAS_BF16_DOT
   if (uses_bf16_dot()) return kKernels<VectorFactors<BFloat16DotFactors>>;
 #endif

@@ -8,6 +8,7 @@
 /// strips: a strip of A holds `row_tile` rows, a strip of B `column_tile` columns, both with the depth outermost:
 /// strip[word * tile + i]. A word is an f32 of one depth, or two bf16 of two, or, of 64 bits, four of four, the first
 /// lowest. Strips at the edge and words at the end are filled up with zeros. Their sizes are in words of 32 bits.
+/// matmul_bf16_amx-inl.h has strips of another form, of the same sizes.
 namespace heddle::cpu {
 
 /// A run of rows of C times a run of columns, over one group of depth; what one index of parallel_for computes.

@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/matmul_peak.cpp"
 #include <hwy/foreach_target.h>
 // After foreach_target.h.
+#include "kernels/cpu/amx_registers.h"
 #include "kernels/cpu/bf16_dot-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -73,8 +74,36 @@ HWY_AFTER_NAMESPACE();
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 
+#if HEDDLE_AMX
+/// Four sums, as a product has: each waits for its own.
+inline double amx_products(std::int64_t steps, float* kept) {
+  AmxConfig config;
+  for (int tile = 0; tile < 6; ++tile) config.set(tile, kAmxRows, kAmxRowBytes);
+  const AmxScope<AmxRegisters> scope(config);
+  AmxRegisters::zero<0>();
+  AmxRegisters::zero<1>();
+  AmxRegisters::zero<2>();
+  AmxRegisters::zero<3>();
+  AmxRegisters::zero<4>();
+  AmxRegisters::zero<5>();
+  for (std::int64_t step = 0; step < steps; ++step) {
+    AmxRegisters::multiply<0, 4, 5>();
+    AmxRegisters::multiply<1, 4, 5>();
+    AmxRegisters::multiply<2, 4, 5>();
+    AmxRegisters::multiply<3, 4, 5>();
+  }
+  float sums[kAmxRows][kAmxColumns];
+  AmxRegisters::store<0>(sums, kAmxRowBytes);
+  *kept = sums[0][0];
+  return 2.0 * 4 * static_cast<double>(kAmxRows * kAmxColumns * kAmxDepth) * static_cast<double>(steps);
+}
+#endif
+
 /// FLOPs of `steps` steps of products of bf16.
 double bf16_multiply_adds(std::int64_t steps, float* kept) {
+#if HEDDLE_AMX
+  if (amx_tiles() == AmxTiles::processor) return amx_products(steps / 16, kept);  // each takes longer by as much
+#endif
 #if HEDDLE_HAS_BF16_DOT
   if (uses_bf16_dot()) return bf16_dots(steps, kept);
 #endif

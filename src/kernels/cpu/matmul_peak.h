@@ -7,8 +7,8 @@ namespace heddle::cpu {
 /// tries in about `seconds`.
 double measure_multiply_add_peak(double seconds);
 
-/// The same for factors in bf16: by the processor's instruction for pairs of them, where uses_bf16_dot(); elsewhere by
-/// those of f32.
+/// The same for factors in bf16: by the processor's instructions for tiles or pairs of them, where amx_tiles() or
+/// uses_bf16_dot() say so; elsewhere by those of f32.
 double measure_bf16_peak(double seconds);
 
 }  // namespace heddle::cpu

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "kernels/cpu/bf16_dot-inl.h"
+#include "kernels/cpu/matvec_amx-inl.h"
 #include "kernels/cpu/matvec_strips-inl.h"
 #include "kernels/cpu/quantized.h"
 #include "kernels/cpu/transpose-inl.h"
@@ -317,6 +318,14 @@ bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratc
     if (!has_form_of_row(each, scratch) || !is_alike(each, p)) return false;
   }
   const bool quantized = is_quantized(p.b.dtype), in_bf16 = multiplies_in_bf16(p);
+#if HEDDLE_HAS_AMX_ROWS
+  if (in_bf16 && amx_tiles() == AmxTiles::processor) {
+    return multiply_row_by_amx<AmxRegisters>(products, quantized, scratch);
+  }
+  if (in_bf16 && amx_tiles() == AmxTiles::emulated) {
+    return multiply_row_by_amx<EmulatedAmxRegisters>(products, quantized, scratch);
+  }
+#endif
 #if HEDDLE_HAS_BF16_DOT
   if (in_bf16 && uses_bf16_dot()) {
     const float* a = copy_row<BFloat16>(p, scratch);
