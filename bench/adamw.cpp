@@ -1,37 +1,26 @@
-// The AdamW kernel over many values, and the memory bandwidth with the same streams.
-//   bench_adamw [millions of values] [seconds per figure] [threads]
-// Prints `result NAME MILLISECONDS BYTES` a line, of the best call; bench/cpu_adam.py sets them beside other programs.
+// The AdamW kernel over many values, and the memory bandwidth with the same streams, a call at a time.
+//   bench_adamw [millions of values] [threads]
+// Reads names of works from standard input, a line each, and answers each with `MILLISECONDS BYTES` of one call;
+// bench/cpu_adam.py sets them beside other programs, in turn.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
+#include <cstdio>
 #include <cstdlib>
-#include <span>
+#include <functional>
+#include <iostream>
+#include <map>
 #include <string>
 
 #include "base/threads.h"
+#include "kernels/cpu/blocks.h"
 #include "kernels/cpu/kernels.h"
+#include "measure.h"
 #include "tiers/arena.h"
 
 namespace {
 
 using namespace heddle;
-using Clock = std::chrono::steady_clock;
-
-template <typename Call>
-void measure(const std::string& name, double bytes, double seconds, const Call& call) {
-  call();
-  double best = 1e30, total = 0;
-  for (int tries = 0; total < seconds || tries < 5; ++tries) {
-    const auto start = Clock::now();
-    call();
-    const double took = std::chrono::duration<double>(Clock::now() - start).count();
-    best = std::min(best, took);
-    total += took;
-  }
-  fmt::print("result {} {:.2f} {:.0f}\n", name, best * 1e3, bytes);
-}
-
 /// Values of one kind, all of a value, so that every page is there.
 TensorView filled(const Arena& arena, DType type, std::int64_t count, float value) {
   if (type == DType::f32) {
@@ -42,26 +31,31 @@ TensorView filled(const Arena& arena, DType type, std::int64_t count, float valu
   return {arena.data(), type, {count}};
 }
 
-/// Reads four streams and writes three of them back, as AdamW does, with as little arithmetic as there can be.
-/// Whole vectors of four values: at one value at a time a core does not keep up with its memory.
+#if defined(__x86_64__)
+#define HEDDLE_WIDEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define HEDDLE_WIDEST_VECTORS
+#endif
+
+/// Reads four streams and writes three of them back, as AdamW does, with as little arithmetic as there can be; in the
+/// processor's widest vectors, since with narrow ones a core has too few lines under way to keep up with its memory.
+HEDDLE_WIDEST_VECTORS void add_to_three(std::int64_t count, const float* __restrict__ g, float* __restrict__ w,
+                                        float* __restrict__ m, float* __restrict__ v) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    w[i] += g[i];
+    m[i] += g[i];
+    v[i] += g[i];
+  }
+}
+
 void stream(std::int64_t count, const float* gradient, float* weight, float* mean, float* variance) {
-  using Vector = float __attribute__((vector_size(16), may_alias));
-  constexpr std::int64_t kBlock = std::int64_t{1} << 12;
-  const auto vectors = [](auto* values) { return reinterpret_cast<Vector*>(values); };
-  const auto* g = reinterpret_cast<const Vector*>(gradient);
-  Vector *w = vectors(weight), *m = vectors(mean), *v = vectors(variance);
-  count /= 4;
-  parallel_for((count + kBlock - 1) / kBlock, [&](std::int64_t block, int) {
-    for (std::int64_t i = block * kBlock; i < std::min(count, (block + 1) * kBlock); ++i) {
-      w[i] += g[i];
-      m[i] += g[i];
-      v[i] += g[i];
-    }
+  cpu::for_each_block(count, cpu::long_block(count), [&](std::int64_t begin, std::int64_t block) {
+    add_to_three(block, gradient + begin, weight + begin, mean + begin, variance + begin);
   });
 }
 
 /// The kernel with all in fp32, with the weights in bf16 too, and with gradients in bf16 besides.
-void run(std::int64_t count, double seconds) {
+void serve(std::int64_t count) {
   const auto values = static_cast<double>(count);
   const auto bytes = static_cast<std::size_t>(count) * 4;
   const Arena g_memory(bytes, "g"), w_memory(bytes, "w"), m_memory(bytes, "m"), v_memory(bytes, "v"),
@@ -69,8 +63,6 @@ void run(std::int64_t count, double seconds) {
   TensorView g = filled(g_memory, DType::f32, count, 0.5f), w = filled(w_memory, DType::f32, count, 1.0f),
              m = filled(m_memory, DType::f32, count, 0.0f), v = filled(v_memory, DType::f32, count, 0.1f),
              copy = filled(copy_memory, DType::bf16, count, 1.0f), half = filled(half_memory, DType::bf16, count, 0.5f);
-  measure("streams", 28 * values, seconds,
-          [&] { stream(count, g.as<float>(), w.as<float>(), m.as<float>(), v.as<float>()); });
   float one = 1.0f;
   const TensorView factor{reinterpret_cast<std::byte*>(&one), DType::f32, {1}};
   const Attributes attributes = {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}};
@@ -82,9 +74,20 @@ void run(std::int64_t count, double seconds) {
     const TensorView in[] = {gradient, factor}, out[] = {parameter, master, m, v};
     cpu::adamw({.in = in, .out = out, .attributes = attributes, .scalars = scalars, .scratch = {}});
   };
-  measure("fp32", 28 * values, seconds, [&] { step(g, w, {}); });
-  measure("fp32-to-bf16", 30 * values, seconds, [&] { step(g, copy, w); });
-  measure("bf16-to-bf16", 28 * values, seconds, [&] { step(half, copy, w); });
+  struct Work {
+    double bytes;
+    std::function<void()> call;
+  };
+  const std::map<std::string, Work> works = {
+      {"streams", {28 * values, [&] { stream(count, g.as<float>(), w.as<float>(), m.as<float>(), v.as<float>()); }}},
+      {"fp32", {28 * values, [&] { step(g, w, {}); }}},
+      {"fp32-to-bf16", {30 * values, [&] { step(g, copy, w); }}},
+      {"bf16-to-bf16", {28 * values, [&] { step(half, copy, w); }}}};
+  for (std::string name; std::getline(std::cin, name);) {
+    const Work& work = works.at(name);
+    fmt::print("{:.3f} {:.0f}\n", bench::seconds_of(work.call).wall * 1e3, work.bytes);
+    std::fflush(stdout);
+  }
 }
 
 }  // namespace
@@ -93,7 +96,7 @@ int main(int count, char** arguments) {
   const auto number = [&](int index, double otherwise) {
     return count > index ? std::atof(arguments[index]) : otherwise;
   };
-  heddle::set_threads(static_cast<int>(number(3, heddle::available_cores())));
-  run(static_cast<std::int64_t>(number(1, 100) * 1e6), number(2, 2));
+  heddle::set_threads(static_cast<int>(number(2, heddle::available_cores())));
+  serve(static_cast<std::int64_t>(number(1, 100) * 1e6));
   return 0;
 }

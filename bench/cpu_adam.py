@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""AdamW on the CPU: Heddle's kernel, PyTorch's fused AdamW and DeepSpeed's CPUAdam on as many values, in turn, and the memory
-bandwidth with the same streams.
+"""AdamW on the CPU: Heddle's kernel, PyTorch's fused AdamW and DeepSpeed's CPUAdam on as many values, a call of each in
+turn, and the memory bandwidth with the same streams.
 
-    bench/cpu_adam.py [--millions 100] [--rounds 3] [--docs]
+    bench/cpu_adam.py [--millions 100] [--turns 60] [--docs]
 
 Three works. fp32: gradients and weights in fp32. fp32-to-bf16: the weights in bf16 are written too. bf16-to-bf16: the gradients
-come in bf16 besides. The others have no pass for the last two: they convert before and after. Needs
-build/release/bench/bench_adamw; the others come from scripts/peer_environment (and `pip install deepspeed` there). With
---docs the table goes into docs/performance.md too.
+come in bf16 besides. The others have no pass for the last two: they convert before and after. All programs stay up and wait for
+their turn, so that a machine whose memory is fast in one second and slow in the next is the same for each; a turn's ratio is of
+calls that follow each other. Needs build/release/bench/bench_adamw; the others come from scripts/peer_environment (and
+`pip install deepspeed` there). With --docs the table goes into docs/performance.md too.
 """
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -19,11 +21,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "scripts"))
 from heddle_program import write_between_marks  # noqa: E402
 
+PEERS = ("torch", "deepspeed")
 WORKS = ("fp32", "fp32-to-bf16", "bf16-to-bf16")
 
 
 def peer(name, millions):
-    """Prints `work milliseconds` a line: the best of the calls."""
+    """Answers each work's name on standard input with the milliseconds of one call."""
     import torch
     count = int(millions * 1e6)
     weight = torch.nn.Parameter(torch.ones(count))
@@ -43,49 +46,65 @@ def peer(name, millions):
         if work != "fp32":
             copy.copy_(weight.data)
 
-    for work in WORKS:
-        step(work)
-        best, total = float("inf"), 0
-        while total < 2:
-            start = time.perf_counter()
-            step(work)
-            took = time.perf_counter() - start
-            best, total = min(best, took), total + took
-        print("result", work, "%.2f" % (best * 1e3))
+    for line in sys.stdin:
+        start = time.perf_counter()
+        step(line.strip())
+        print("%.3f" % ((time.perf_counter() - start) * 1e3), flush=True)
 
 
-def measure(command):
-    out = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    return [line.split()[1:] for line in out.splitlines() if line.startswith("result ")]
+class Program:
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def call(self, work):
+        """Milliseconds, and bytes where the program says them."""
+        time.sleep(0.01)  # the one before may still wait for work with all its threads
+        self.process.stdin.write(work + "\n")
+        self.process.stdin.flush()
+        line = None
+        while not line or not line[0].isdigit():  # DeepSpeed logs to standard output
+            line = self.process.stdout.readline()
+            if not line:
+                raise SystemExit("cpu_adam: %s ended with code %s" % (self.process.args[0], self.process.wait()))
+        return [float(word) for word in line.split()]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--millions", type=float, default=100)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=60, help="of each work")
     parser.add_argument("--program", default=os.path.join(ROOT, "build/release/bench/bench_adamw"))
     parser.add_argument("--python", default=os.path.join(ROOT, "build/peers-venv/bin/python"))
     parser.add_argument("--docs", action="store_true")
-    parser.add_argument("--peer", choices=("torch", "deepspeed"), help=argparse.SUPPRESS)
+    parser.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
         return peer(options.peer, options.millions)
-    best, bytes_of = {}, {}
-    for _ in range(options.rounds):
-        for work, took, size in measure([options.program, str(options.millions)]):
-            best["heddle", work] = min(float(took), best.get(("heddle", work), float("inf")))
-            bytes_of[work] = float(size)
-        for name in ("torch", "deepspeed"):
-            for work, took in measure([options.python, __file__, "--peer", name, "--millions", str(options.millions)]):
-                best[name, work] = min(float(took), best.get((name, work), float("inf")))
-    bandwidth = bytes_of["streams"] / best["heddle", "streams"]
-    lines = ["%g million values; four streams read and three written in %.1f ms, %.1f GB/s. Milliseconds, best of %d rounds."
-             % (options.millions, best["heddle", "streams"], bandwidth * 1e-6, options.rounds), "",
-             "| work | Heddle | of the bandwidth | PyTorch, fused | DeepSpeed, CPUAdam | Heddle against the faster |", "|---|---|---|---|---|---|"]
+    programs = {"heddle": Program([options.program, str(options.millions)])}
+    for name in PEERS:
+        programs[name] = Program([options.python, __file__, "--peer", name, "--millions", str(options.millions)])
+    took, bytes_of = {}, {}
+    for turn in range(options.turns + 1):
+        for work in WORKS:
+            for name, asked in (("heddle", "streams"), *((name, work) for name in programs)):
+                milliseconds, *size = programs[name].call(asked)
+                bytes_of.update({asked: size[0]} if size else {})
+                if turn > 0:  # the first brings memory and threads about
+                    took.setdefault((name if asked == work else asked, work), []).append(milliseconds)
+    streams = [value for work in WORKS for value in took["streams", work]]
+    lines = ["%g million values, %d turns; milliseconds, medians (best). Four streams read and three written take %.1f (%.1f), %.1f GB/s at best."
+             % (options.millions, options.turns, statistics.median(streams), min(streams), bytes_of["streams"] / min(streams) * 1e-6), "",
+             "| work | Heddle | of the bandwidth | PyTorch, fused | DeepSpeed, CPUAdam | Heddle's speed against PyTorch (quartiles) | against DeepSpeed (quartiles) |",
+             "|---|---|---|---|---|---|---|"]
     for work in WORKS:
-        ours, others = best["heddle", work], [best[name, work] for name in ("torch", "deepspeed")]
-        lines.append("| %s | %.1f | %.0f%% | %.1f | %.1f | %.2fx |"
-                     % (work, ours, 100 * bytes_of[work] / ours / bandwidth, *others, min(others) / ours))
+        ours, bandwidth = took["heddle", work], [bytes_of["streams"] / value for value in took["streams", work]]
+        share = statistics.median(bytes_of[work] / mine / most for mine, most in zip(ours, bandwidth))
+        cells = ["%.1f (%.1f)" % (statistics.median(took[name, work]), min(took[name, work])) for name in programs]
+        for name in PEERS:
+            low, middle, high = statistics.quantiles([theirs / mine for theirs, mine in zip(took[name, work], ours)])
+            cells.append("%.2fx (%.2f-%.2f)" % (middle, low, high))
+        cells.insert(1, "%.0f%%" % (100 * share))
+        lines.append("| %s | %s |" % (work, " | ".join(cells)))
     print("\n".join(lines))
     if options.docs:
         write_between_marks("performance.md", "bench/cpu_adam.py", "\n".join(lines))

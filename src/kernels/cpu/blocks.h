@@ -11,6 +11,14 @@ namespace heddle::cpu {
 /// enough for its operands to stay in the second-level cache.
 inline constexpr std::int64_t kElementsPerBlock = 16384;
 
+/// Elements of a block where a kernel reads and writes long tensors in memory and each result is its element's alone: a
+/// processor brings streams near only some time after they begin, so blocks are as long as sharing out allows.
+inline std::int64_t long_block(std::int64_t n) {
+  constexpr std::int64_t kBlocksPerThread = 8;
+  const std::int64_t share = n / (threads() * kBlocksPerThread) / kElementsPerBlock * kElementsPerBlock;
+  return std::clamp(share, kElementsPerBlock, 16 * kElementsPerBlock);
+}
+
 /// Calls body(begin, count) for consecutive pieces of [0, n) of `block` elements each; where they lie depends on n
 /// alone.
 template <typename Body>
