@@ -73,24 +73,24 @@ HWY_INLINE void store_sums(const FloatVector* sums, bool add, float* totals) {
   }
 }
 
+/// At each step of 16 bytes of each row.
 template <typename T>
-HWY_INLINE void prefetch_rows(const T* const* rows, std::int64_t k, std::int64_t ahead) {
-  constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-  if (k % kLine != 0) return;
-  for (std::int64_t i = 0; i < kColumns; ++i) __builtin_prefetch(rows[i] + k + ahead);
+HWY_INLINE void prefetch_step(const T* const* rows, std::int64_t k, Prefetcher& prefetcher) {
+  prefetcher.bring_coming(kColumns * 16 / Prefetcher::kLine);
+  if (k * static_cast<std::int64_t>(sizeof(T)) % Prefetcher::kLine != 0) return;
+  for (std::int64_t i = 0; i < kColumns; ++i) prefetcher.bring_row(rows[i] + k);
 }
 
 /// totals[kColumns] (+)= the terms begin to end of a * the columns of B that begin at `rows`, one block of depth.
-/// What lies `ahead` elements behind each is brought near.
 template <typename T, Terms kTerms>
-void multiply_columns(const float* a, const T* const* rows, std::int64_t begin, std::int64_t end, std::int64_t ahead,
-                      bool add, float* totals) {
+void multiply_columns(const float* a, const T* const* rows, std::int64_t begin, std::int64_t end,
+                      Prefetcher& prefetcher, bool add, float* totals) {
   constexpr std::int64_t kStep = 16 / static_cast<std::int64_t>(sizeof(T));
   FloatVector sums[kStrips];
   for (auto& sum : sums) sum = hn::Zero(FloatTag());
   std::int64_t k = begin;
   for (; k + kStep <= end; k += kStep) {
-    prefetch_rows(rows, k, ahead);
+    prefetch_step(rows, k, prefetcher);
     HWY_UNROLL(8)
     for (int s = 0; s < kStrips; ++s) sums[s] = add_terms<T, kTerms>(a, rows + s * kLanes, k, sums[s]);
   }
@@ -115,13 +115,13 @@ namespace {
 
 /// As multiply_columns in pairs; `a` holds pairs of bf16, with zeros behind the end that fill its last word.
 void multiply_columns_by_dot(const float* a, const BFloat16* const* rows, std::int64_t begin, std::int64_t end,
-                             std::int64_t ahead, bool add, float* totals) {
+                             Prefetcher& prefetcher, bool add, float* totals) {
   const FloatTag d;
   FloatVector sums[kStrips];
   for (auto& sum : sums) sum = hn::Zero(d);
   std::int64_t k = begin;
   for (; k + 8 <= end; k += 8) {
-    prefetch_rows(rows, k, ahead);
+    prefetch_step(rows, k, prefetcher);
     HWY_UNROLL(8)
     for (int s = 0; s < kStrips; ++s) {
       Words columns[4];
@@ -171,17 +171,20 @@ namespace {
 
 template <typename T, typename MultiplyColumns>
 void multiply_row_as(Products products, const float* a, const MultiplyColumns& multiply) {
+  constexpr std::int64_t kSize = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t depth = products[0].depth, block = depth_block(depth);
-  for_each_strip<kColumns, 2>(products, [&](const Strip& strip, const Strip& next, float* totals) HWY_ATTR {
+  const std::int64_t ahead = Prefetcher::strips_ahead(kColumns * products[0].b.column_stride * kSize);
+  const auto run = [&](const Strip& strip, const Strip& coming, float* totals) HWY_ATTR {
     const T* rows[kColumns];  // the last one stands in for those beyond the edge
     for (std::int64_t i = 0; i < kColumns; ++i) {
       rows[i] = column_of<T>(*strip.product, strip.column + std::min(i, strip.count - 1));
     }
-    const std::int64_t ahead = prefetch_distance<T>(strip, next);
+    Prefetcher prefetcher(coming, kSize, ahead);
     for (std::int64_t k = 0; k < depth; k += block) {
-      multiply(a, rows, k, std::min(depth, k + block), ahead, k > 0, totals);
+      multiply(a, rows, k, std::min(depth, k + block), prefetcher, k > 0, totals);
     }
-  });
+  };
+  for_each_strip<kColumns, 2>(products, ahead, run);
 }
 
 /// As many as fill up any word of packed factors.
@@ -232,7 +235,7 @@ void multiply_row_decoded(Products products, const float* a) {
   const FloatTag d;
   const DecodeColumns decode_columns = quantized_column_decoder(products[0].b.dtype);
   const std::int64_t all = products[0].depth, block = depth_block(all), steps = (all + kDepth - 1) / kDepth;
-  for_each_strip<kCount, 4>(products, [&](const Strip& strip, const Strip&, float* totals) HWY_ATTR {
+  for_each_strip<kCount, 4>(products, 0, [&](const Strip& strip, const Strip&, float* totals) HWY_ATTR {
     const auto& [p, column, count] = strip;
     const MatrixOperand& b = p->b;
     const QuantizedTensor tensor = {b.dtype, static_cast<const std::byte*>(b.data), b.elements};

@@ -52,7 +52,7 @@ HWY_INLINE void add_block(const float* sums, bool add, float* totals) {
 
 /// totals[kColumns] = a * the columns of a strip.
 template <class Registers>
-void multiply_columns_by_amx(const DotWord* a, const Strip& strip, std::int64_t ahead, float* totals) {
+void multiply_columns_by_amx(const DotWord* a, const Strip& strip, Prefetcher prefetcher, float* totals) {
   static_assert(kColumns == kAmxRows);
   const AmxScope<Registers> scope(
       AmxConfig().set(0, kAmxRows, 4).set(1, kAmxRows, kAmxRowBytes).set(2, kAmxRowWords, 4));
@@ -64,7 +64,8 @@ void multiply_columns_by_amx(const DotWord* a, const Strip& strip, std::int64_t 
     Registers::template zero<0>();
     for (std::int64_t k = begin; k < end; k += kAmxDepth, a += kAmxRowWords) {
       const std::int64_t terms = std::min(kAmxDepth, end - k);
-      for (std::int64_t i = 0; i < strip.count; ++i) __builtin_prefetch(columns + i * stride + k + ahead);
+      prefetcher.bring_coming(kColumns * kAmxRowBytes / Prefetcher::kLine);
+      for (std::int64_t i = 0; i < strip.count; ++i) prefetcher.bring_row(columns + i * stride + k);
       Registers::template load<2>(a, 4);
       if (strip.count == kColumns && terms == kAmxDepth) {
         Registers::template load<1>(columns + k, stride * static_cast<std::int64_t>(sizeof(BFloat16)));
@@ -132,13 +133,16 @@ bool multiply_row_by_amx(Products products, bool quantized, const Scratch& scrat
   const DotWord* a = copy_row_in_steps(p, scratch);
   if (quantized) {
     const DecodeColumns decode = quantized_column_decoder(p.b.dtype);
-    for_each_strip<kColumns, 4>(products, [&](const Strip& strip, const Strip&, float* totals) HWY_ATTR {
+    for_each_strip<kColumns, 4>(products, 0, [&](const Strip& strip, const Strip&, float* totals) HWY_ATTR {
       multiply_decoded_by_amx<Registers>(a, strip, decode, totals);
     });
   } else {
-    for_each_strip<kColumns, 2>(products, [&](const Strip& strip, const Strip& next, float* totals) HWY_ATTR {
-      multiply_columns_by_amx<Registers>(a, strip, prefetch_distance<BFloat16>(strip, next), totals);
-    });
+    constexpr std::int64_t kSize = static_cast<std::int64_t>(sizeof(BFloat16));
+    const std::int64_t ahead = Prefetcher::strips_ahead(kColumns * p.b.column_stride * kSize);
+    const auto run = [&](const Strip& strip, const Strip& coming, float* totals) HWY_ATTR {
+      multiply_columns_by_amx<Registers>(a, strip, Prefetcher(coming, kSize, ahead), totals);
+    };
+    for_each_strip<kColumns, 2>(products, ahead, run);
   }
   return true;
 }

@@ -79,49 +79,131 @@ Strip strip_at(Products products, std::int64_t index) {
   return {p, index * kCount, std::min(kCount, p->columns - index * kCount)};
 }
 
-/// Calls multiply(strip, next, totals) for every kCount columns of C, and finishes what it leaves in totals[0, count);
-/// the same thread goes on with `next`, if that has a product. Neighbours go to one thread, kRunsPerThread times, and
-/// it takes the next of them while it multiplies its last, so that these are brought near too.
-template <std::int64_t kCount, std::int64_t kRunsPerThread, typename Multiply>
-void for_each_strip(Products products, const Multiply& multiply) {
-  constexpr std::int64_t kMostStrips = 64;  // so that a thread that is held up holds up few
-  std::int64_t strips = 0;
-  for (const MatrixProduct& p : products) strips += strips_of<kCount>(p);
-  const std::int64_t wanted = kRunsPerThread * threads();
-  const std::int64_t run = std::min(kMostStrips, (strips + wanted - 1) / wanted);
-  std::atomic<std::int64_t> runs_taken = 0;
-  const auto strip_or_none = [&](std::int64_t i) { return i < strips ? strip_at<kCount>(products, i) : Strip(); };
-  parallel_for(std::min<std::int64_t>(threads(), strips), [&](std::int64_t, int) HWY_ATTR {
-    const auto take_run = [&] { return runs_taken.fetch_add(1, std::memory_order_relaxed) * run; };
-    std::int64_t i = take_run();
-    for (Strip next = strip_or_none(i); next.product != nullptr;) {
-      const Strip strip = next;
-      const MatrixProduct& p = *strip.product;
-      i = (i + 1) % run != 0 ? i + 1 : take_run();
-      next = strip_or_none(i);
-      HWY_ALIGN float totals[kCount];
-      multiply(strip, next, totals);
-      add_values(p.bias, p.bias_dtype, strip.column, strip.count, totals);
-      add_values(p.addend, p.c_dtype, strip.column, strip.count, totals);
-      store_values(totals, strip.count, p, strip.column);
-    }
-  });
-}
-
 template <typename T>
 const T* column_of(const MatrixProduct& p, std::int64_t column) {
   return static_cast<const T*>(p.b.data) + column * p.b.column_stride;
 }
 
-/// How far to prefetch, in elements of B: the same place in the next columns, while those and these fit the
-/// second-level cache; else further along. Prefetchers of the processor do not follow that many rows at once, and rows
-/// are too short for them to learn.
-template <typename T>
-std::int64_t prefetch_distance(const Strip& strip, const Strip& next) {
-  constexpr std::int64_t kMostBytes = std::int64_t{256} << 10, kSize = static_cast<std::int64_t>(sizeof(T));
-  if (kColumns * strip.product->b.column_stride * kSize > kMostBytes) return 1024 / kSize;
-  if (next.product == nullptr) return 0;
-  return column_of<T>(*next.product, next.column) - column_of<T>(*strip.product, strip.column);
+/// What is brought near while columns are multiplied. Memory is read fastest in its own order, far ahead: into the
+/// second-level cache go the columns that this thread multiplies some strips later, from first to last. From there the
+/// next line of each row goes into the first-level cache, as far as that holds so many rows' lines.
+class Prefetcher {
+ public:
+  static constexpr std::int64_t kLine = 64, kMostAhead = 4;
+
+  /// How many strips of so many bytes lie between what is multiplied and what is brought near: about as many bytes as a
+  /// memory has under way, and with those that they share it with half a small second-level cache. 0 where a strip
+  /// alone is more: then rows are brought near along themselves.
+  static std::int64_t strips_ahead(std::int64_t strip_bytes) {
+    constexpr std::int64_t kBytesAhead = std::int64_t{64} << 10, kMostBytes = std::int64_t{256} << 10;
+    return strip_bytes > kMostBytes ? 0 : std::clamp<std::int64_t>(kBytesAhead / strip_bytes, 1, kMostAhead);
+  }
+
+  /// Of a strip that is multiplied strips_ahead, `ahead`, before `coming`.
+  Prefetcher(const Strip& coming, std::int64_t element_bytes, std::int64_t ahead)
+      : row_bytes_ahead_(ahead > 0 ? kLine : 1024) {
+    if (ahead == 0 || coming.product == nullptr) return;
+    next_ = static_cast<const char*>(coming.product->b.data) +
+            coming.column * coming.product->b.column_stride * element_bytes;
+  }
+  HWY_INLINE void bring_coming(std::int64_t lines) {
+    if (next_ == nullptr) return;
+    for (std::int64_t i = 0; i < lines; ++i) __builtin_prefetch(next_ + i * kLine, 0, 2);
+    next_ += lines * kLine;
+  }
+  /// At a line of a row; may lie beyond the matrix.
+  HWY_INLINE void bring_row(const void* at) const {
+    __builtin_prefetch(static_cast<const char*>(at) + row_bytes_ahead_);
+  }
+
+ private:
+  const char* next_ = nullptr;
+  std::int64_t row_bytes_ahead_;
+};
+
+/// Brings the columns of a strip near, in the order of memory; not of a quantized B.
+HWY_INLINE void prefetch_strip(const Strip& strip) {
+  const MatrixOperand& b = strip.product->b;
+  const std::int64_t bytes = b.column_stride * static_cast<std::int64_t>(dtype_bytes(b.dtype));
+  const auto* from = static_cast<const char*>(b.data) + strip.column * bytes;
+  for (std::int64_t i = 0; i < strip.count * bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
+}
+
+/// The strips of some products, shared out to threads: each begins at its own place, so that what was brought near for
+/// it is its own, takes a run of neighbours at a time, and when its share is taken goes on with the others'.
+class Shares {
+ public:
+  static constexpr std::int64_t kMost = 256;
+
+  Shares(std::int64_t strips, std::int64_t runs_per_share)
+      : strips_(strips), count_(std::min<std::int64_t>({threads(), strips, kMost})) {
+    constexpr std::int64_t kMostStrips = 64;  // so that a thread that is held up holds up few
+    const std::int64_t wanted = runs_per_share * count_;
+    run_ = std::min(kMostStrips, (strips + wanted - 1) / wanted);
+    for (std::int64_t i = 0; i < count_; ++i) next_[i].store(begin(i), std::memory_order_relaxed);
+  }
+  std::int64_t count() const { return count_; }
+
+  /// Strips one after another for the thread that begins with a share.
+  class Walk {
+   public:
+    Walk(Shares& shares, std::int64_t share) : shares_(shares), share_(share), left_(shares.count_) {}
+    /// -1: none is left.
+    std::int64_t take() {
+      while (strip_ == end_) {
+        if (left_ == 0) return -1;
+        strip_ = shares_.next_[share_].fetch_add(shares_.run_, std::memory_order_relaxed);
+        end_ = std::min(strip_ + shares_.run_, shares_.begin(share_ + 1));
+        if (strip_ < end_) break;
+        strip_ = end_ = 0;
+        share_ = (share_ + 1) % shares_.count_;
+        --left_;
+      }
+      return strip_++;
+    }
+
+   private:
+    Shares& shares_;
+    std::int64_t share_, left_, strip_ = 0, end_ = 0;
+  };
+
+ private:
+  std::int64_t begin(std::int64_t share) const { return strips_ * share / count_; }
+
+  const std::int64_t strips_, count_;
+  std::int64_t run_;
+  std::atomic<std::int64_t> next_[kMost];
+};
+
+/// Calls multiply(strip, coming, totals) for every kCount columns of C, and finishes what it leaves in totals[0,
+/// count). The same thread multiplies `coming` `ahead` strips later, or next where `ahead` is 0, if it has a product.
+template <std::int64_t kCount, std::int64_t kRunsPerThread, typename Multiply>
+void for_each_strip(Products products, std::int64_t ahead, const Multiply& multiply) {
+  std::int64_t strips = 0;
+  for (const MatrixProduct& p : products) strips += strips_of<kCount>(p);
+  Shares shares(strips, kRunsPerThread);
+  parallel_for(shares.count(), [&](std::int64_t share, int) HWY_ATTR {
+    Shares::Walk walk(shares, share);
+    const auto take = [&] {
+      const std::int64_t i = walk.take();
+      return i >= 0 ? strip_at<kCount>(products, i) : Strip();
+    };
+    Strip queue[Prefetcher::kMostAhead];
+    const std::int64_t length = std::max<std::int64_t>(1, ahead);
+    for (std::int64_t n = 0; n < length; ++n) {
+      queue[n] = take();
+      if (ahead > 0 && queue[n].product != nullptr) prefetch_strip(queue[n]);
+    }
+    for (std::int64_t n = 0; queue[n].product != nullptr; n = n + 1 < length ? n + 1 : 0) {
+      const Strip strip = std::exchange(queue[n], take());
+      const MatrixProduct& p = *strip.product;
+      HWY_ALIGN float totals[kCount];
+      multiply(strip, queue[n], totals);
+      add_values(p.bias, p.bias_dtype, strip.column, strip.count, totals);
+      add_values(p.addend, p.c_dtype, strip.column, strip.count, totals);
+      store_values(totals, strip.count, p, strip.column);
+    }
+  });
 }
 
 /// Brings the next columns of a quantized B near, an equal part with each step of depth; they lie behind these ones.
