@@ -1,8 +1,10 @@
 // Attention of one query row against past + 1 cached keys; operands and formula as attention.cpp. Overwrites o and lse.
 // The cost is reading the cache once, so the query heads of a group share each key and value read, and lanes are
 // dimensions. A work unit is one key-value head and one chunk of keys, whose length depends on shapes alone; the
-// chunks' results are merged in order (Dao et al. 2023, "Flash-Decoding"). A thread takes neighbouring units, which lie
-// side by side in memory, and each tile is brought near while the one before is computed.
+// chunks' results are merged in order (Dao et al. 2023, "Flash-Decoding"). A thread takes neighbouring units, and of
+// those of a chunk it computes one tile after the other: their keys lie side by side in memory, which is read fastest
+// in its own order. So the next tile of these heads is brought into the second-level cache from first to last while
+// this one is computed, and from there the next head's into the first.
 #include "kernels/cpu/attention_decode.h"
 
 #include "kernels/cpu/attention_targets.h"
@@ -61,12 +63,11 @@ struct Chunks {
 /// Query heads that share a key and a value that is read; their sums fit the registers.
 constexpr std::int64_t kMostHeads = 4;
 
-/// Brings a row of the next tile near: rows of one head lie apart by those of the others, where no prefetcher of the
-/// processor follows.
-template <typename T>
+/// Brings a row near: into the first-level cache, or (2) the second.
+template <int kLevel, typename T>
 HWY_INLINE void prefetch_row(const T* row, std::int64_t columns) {
   constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t c = 0; c < columns; c += kLine) hwy::Prefetch(row + c);
+  for (std::int64_t c = 0; c < columns; c += kLine) __builtin_prefetch(row + c, 0, kLevel == 1 ? 3 : 2);
 }
 
 #if HWY_TARGET != HWY_SCALAR
@@ -110,7 +111,7 @@ struct CacheTile {
         count(rows) {}
   const T* row(std::int64_t r) const { return first + r * stride; }
   HWY_INLINE void prefetch(std::int64_t r) const {  // a call that only does this would be optimised away
-    if (r < count) prefetch_row(row(r), columns);
+    if (r < count) prefetch_row<1>(row(r), columns);
   }
 };
 
@@ -124,7 +125,66 @@ struct TilePair {
         values(call.in[2], range.begin, std::min(kTile, range.count()), head) {}
 };
 
-/// Whether values of the next tile are brought near with its keys: this pair of tiles and the next fit the first-level
+/// Keys and values of a tile of some neighbouring heads; none, where there are no heads.
+struct Tile {
+  std::int64_t chunk = 0;
+  Range keys = {0, 0}, heads = {0, 0};
+  bool begins_chunk = false;
+};
+
+/// The tiles that a thread computes: of its units those of a chunk side by side, most_heads of them.
+class Tiles {
+ public:
+  Tiles(const AttentionCall& a, const Chunks& chunks, Range units, std::int64_t most_heads)
+      : a_(a), chunks_(chunks), units_(units), most_heads_(most_heads) {}
+
+  Tile take() {
+    const bool begins_chunk = keys_.count() <= 0;
+    if (begins_chunk) {
+      units_.begin += heads_;
+      if (units_.count() <= 0) return {};
+      const std::int64_t first = units_.begin % a_.kv_heads;
+      heads_ = std::min({a_.kv_heads - first, units_.count(), most_heads_});
+      keys_ = chunks_.keys_of(units_.begin / a_.kv_heads, a_);
+    }
+    const std::int64_t first = units_.begin % a_.kv_heads, begin = keys_.begin;
+    keys_.begin += kTile;
+    return {
+        units_.begin / a_.kv_heads, {begin, std::min(begin + kTile, keys_.end)}, {first, first + heads_}, begins_chunk};
+  }
+
+ private:
+  const AttentionCall& a_;
+  const Chunks& chunks_;
+  Range units_, keys_ = {0, 0};  // what is left: heads_ of the units are under way
+  const std::int64_t most_heads_;
+  std::int64_t heads_ = 0;
+};
+
+/// The rows of the next tile, brought near in the order of memory, some at each step.
+template <typename T>
+class ComingRows {
+ public:
+  ComingRows(const KernelCall& call, const Tile& tile, std::int64_t steps)
+      : keys_(call.in[1], tile.keys.begin, tile.keys.count(), tile.heads.begin),
+        values_(call.in[2], tile.keys.begin, tile.keys.count(), tile.heads.begin),
+        columns_(keys_.columns * tile.heads.count()),
+        rows_per_step_((keys_.count + steps - 1) / steps) {}
+  HWY_INLINE void step() {
+    const std::int64_t end = std::min(keys_.count, row_ + rows_per_step_);
+    for (; row_ < end; ++row_) {
+      prefetch_row<2>(keys_.row(row_), columns_);
+      prefetch_row<2>(values_.row(row_), columns_);
+    }
+  }
+
+ private:
+  const CacheTile<T> keys_, values_;
+  const std::int64_t columns_, rows_per_step_;
+  std::int64_t row_ = 0;
+};
+
+/// Whether values of the next head are brought near with its keys: this pair of tiles and the next fit the first-level
 /// cache. Where they do not, as in fp32, values come later: measured, either is worse for the other type.
 template <typename T>
 constexpr bool kBringsPair = sizeof(T) <= 2;
@@ -150,11 +210,12 @@ HWY_INLINE void add_products(const float* queries, std::int64_t padded, const T*
 
 /// scores[h][j] = queries[h] . keys[j], up to a multiple of four keys: what stands behind the last means nothing.
 template <std::int64_t kHeads, typename T>
-void score_keys(const CacheTile<T>& keys, const TilePair<T>& next, const float* queries, std::int64_t padded,
-                float* scores) {
+void score_keys(const CacheTile<T>& keys, const TilePair<T>& next, ComingRows<T>& coming, const float* queries,
+                std::int64_t padded, float* scores) {
   const FloatTag d;
   for (std::int64_t j = 0; j < keys.count; j += 4) {
     FloatVector products[kHeads][4];
+    coming.step();
     HWY_UNROLL(2)
     for (std::int64_t first = 0; first < 4; first += kKeysTogether) {
       const T* rows[kKeysTogether];
@@ -254,9 +315,10 @@ float weigh(const AttentionCall& a, std::int64_t key_begin, std::int64_t key_cou
 
 /// A tile for kHeads heads from `head` on, whose queries follow one another.
 template <std::int64_t kHeads, typename T>
-void attend_tile(const AttentionCall& a, const TilePair<T>& tile, const TilePair<T>& next, std::int64_t key_begin,
-                 const float* queries, float* scores, float* results, std::int64_t floats_per_result) {
-  score_keys<kHeads>(tile.keys, next, queries, a.padded, scores);
+void attend_tile(const AttentionCall& a, const TilePair<T>& tile, const TilePair<T>& next, ComingRows<T>& coming,
+                 std::int64_t key_begin, const float* queries, float* scores, float* results,
+                 std::int64_t floats_per_result) {
+  score_keys<kHeads>(tile.keys, next, coming, queries, a.padded, scores);
   float rescale[kHeads];
   for (std::int64_t h = 0; h < kHeads; ++h) {
     float* end = results + h * floats_per_result + a.padded;
@@ -277,32 +339,38 @@ void begin_unit(const AttentionCall& a, const KernelCall& call, const Chunks& ch
   }
 }
 
+/// Heads of a tile, so that it and the next one fill half a small second-level cache.
+template <typename T>
+std::int64_t most_heads(const AttentionCall& a) {
+  constexpr std::int64_t kMostBytes = std::int64_t{64} << 10;
+  return std::clamp<std::int64_t>(kMostBytes / (2 * kTile * a.padded * static_cast<std::int64_t>(sizeof(T))), 1,
+                                  a.kv_heads);
+}
+
 /// Work units [begin, end): chunk by chunk, in each head by head.
 void attend_units(const AttentionCall& a, const KernelCall& call, const Chunks& chunks, Range units, int thread) {
-  ScratchPieces pieces(call.scratch, thread);
-  float* queries = pieces.take((a.group + 4) * a.padded);
-  float* scores = pieces.take(kMostHeads * kTile);
   with_element_type(call.in[1].dtype, [&](auto* null) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(null)>;
-    const auto first_tile = [&](std::int64_t unit) {
-      return TilePair<T>(call, chunks.keys_of(unit / a.kv_heads, a), unit % a.kv_heads);
-    };
-    TilePair<T> next = first_tile(units.begin);
-    for (std::int64_t j = 0; j < next.keys.count; ++j) {
-      next.keys.prefetch(j);
-      next.values.prefetch(j);
-    }
-    for (std::int64_t unit = units.begin; unit < units.end; ++unit) {
-      const std::int64_t chunk = unit / a.kv_heads, kv_head = unit % a.kv_heads;
-      begin_unit(a, call, chunks, chunk, kv_head * a.group, queries);
-      for (Range keys = chunks.keys_of(chunk, a); keys.count() > 0; keys.begin += kTile) {
-        const TilePair<T> tile = next;
-        const Range behind = {std::min(keys.begin + kTile, keys.end), keys.end};
-        next = behind.count() == 0 && unit + 1 < units.end ? first_tile(unit + 1) : TilePair<T>(call, behind, kv_head);
+    ScratchPieces pieces(call.scratch, thread);
+    const std::int64_t queries_of_head = a.group * a.padded;
+    float* queries = pieces.take(most_heads<T>(a) * queries_of_head + 4 * a.padded);
+    float* scores = pieces.take(kMostHeads * kTile);
+    Tiles tiles(a, chunks, units, most_heads<T>(a));
+    Tile tile = tiles.take();
+    ComingRows<T>(call, tile, 1).step();
+    while (tile.heads.count() > 0) {
+      const Tile next_tile = tiles.take();
+      ComingRows<T> coming(call, next_tile, tile.heads.count() * ((tile.keys.count() + 3) / 4));
+      for (std::int64_t head = tile.heads.begin; head < tile.heads.end; ++head) {
+        float* of_head = queries + (head - tile.heads.begin) * queries_of_head;
+        if (tile.begins_chunk) begin_unit(a, call, chunks, tile.chunk, head * a.group, of_head);
+        const TilePair<T> pair(call, tile.keys, head);
+        const TilePair<T> next = head + 1 < tile.heads.end ? TilePair<T>(call, tile.keys, head + 1)
+                                                           : TilePair<T>(call, next_tile.keys, next_tile.heads.begin);
         for (std::int64_t g = 0; g < a.group; g += kMostHeads) {
           const auto attend = [&](auto heads) HWY_ATTR {
-            attend_tile<decltype(heads)::value>(a, tile, next, keys.begin, queries + g * a.padded, scores,
-                                                chunks.result(chunk, a.heads, kv_head * a.group + g),
+            attend_tile<decltype(heads)::value>(a, pair, next, coming, tile.keys.begin, of_head + g * a.padded, scores,
+                                                chunks.result(tile.chunk, a.heads, head * a.group + g),
                                                 chunks.floats_per_result);
           };
           switch (std::min(kMostHeads, a.group - g)) {
@@ -313,6 +381,7 @@ void attend_units(const AttentionCall& a, const KernelCall& call, const Chunks& 
           }
         }
       }
+      tile = next_tile;
     }
   });
 }
