@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
 #include "formats/files.h"
 #include "train/memory_timeline.h"
 
@@ -14,16 +16,20 @@ class Trace {
       : compiled_(compiled), recording_(recording), rank_(rank) {}
 
   Json document() {
-    Json process = Json::object();
-    process["name"] = fmt::format("rank {}", rank_);
-    events_.push_back({{"ph", "M"}, {"name", "process_name"}, {"pid", rank_}, {"args", std::move(process)}});
+    // Viewers append the numbers: Perfetto shows "heddle rank 0" and "instructions 0".
+    add_name("process_name", "heddle rank");
+    add_name("thread_name", "instructions");
+    for (const ExecutedInstruction& executed : recording_) {
+      for (std::size_t t = 0; t < executed.held.size(); ++t) {
+        for (std::size_t c = 0; c < kBufferClasses; ++c) is_ever_held_[t][c] |= executed.held[t][c] > 0;
+      }
+    }
     for (std::size_t first = 0; first < recording_.size();) {
       std::size_t end = first + 1;
       while (end < recording_.size() && is_same_stretch(recording_[first], recording_[end])) ++end;
       add_stretch(first, end);
       first = end;
     }
-    if (!recording_.empty()) add_counters(recording_.back(), recording_.back().end);
     return {{"traceEvents", std::move(events_)}, {"displayTimeUnit", "ms"}};
   }
 
@@ -49,13 +55,19 @@ class Trace {
     return std::chrono::duration<double, std::micro>(time - recording_.front().begin).count();
   }
 
+  void add_name(std::string_view of, std::string_view name) {
+    Json arguments = Json::object();
+    arguments["name"] = name;
+    events_.push_back({{"ph", "M"}, {"name", of}, {"pid", rank_}, {"tid", kThread}, {"args", std::move(arguments)}});
+  }
+
   void add_slice(std::string name, std::string_view category, const ExecutedInstruction& first,
                  const ExecutedInstruction& last, Json arguments) {
     events_.push_back({{"ph", "X"},
                        {"name", std::move(name)},
                        {"cat", category},
                        {"pid", rank_},
-                       {"tid", 0},
+                       {"tid", kThread},
                        {"ts", microseconds(first.begin)},
                        {"dur", microseconds(last.end) - microseconds(first.begin)},
                        {"args", std::move(arguments)}});
@@ -81,7 +93,17 @@ class Trace {
     }
   }
 
-  /// Where they changed.
+  /// Perfetto makes a track of each series, named after the counter and the series: "device bytes" is the sum of
+  /// "device bytes parameters" and so on.
+  void add_counter(std::string name, std::chrono::steady_clock::time_point time, Json series) {
+    events_.push_back({{"ph", "C"},
+                       {"name", std::move(name)},
+                       {"pid", rank_},
+                       {"ts", microseconds(time)},
+                       {"args", std::move(series)}});
+  }
+
+  /// Where they changed, of the classes that the step holds in the tier.
   void add_counters(const ExecutedInstruction& executed, std::chrono::steady_clock::time_point time) {
     for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
       const auto& held = executed.held[static_cast<std::size_t>(tier)];
@@ -89,21 +111,25 @@ class Trace {
       if (held == before) continue;
       before = held;
       Json bytes = Json::object();
-      for (std::size_t c = 0; c < kBufferClasses; ++c)
-        bytes[std::string(class_name(static_cast<BufferClass>(c)))] = held[c];
-      events_.push_back({{"ph", "C"},
-                         {"name", fmt::format("{} bytes", tier_name(tier))},
-                         {"pid", rank_},
-                         {"ts", microseconds(time)},
-                         {"args", std::move(bytes)}});
+      for (std::size_t c = 0; c < kBufferClasses; ++c) {
+        if (is_ever_held_[static_cast<std::size_t>(tier)][c])
+          bytes[std::string(class_name(static_cast<BufferClass>(c)))] = held[c];
+      }
+      Json total = Json::object();
+      total["bytes"] = std::accumulate(held.begin(), held.end(), std::uint64_t{0});
+      add_counter(std::string(tier_name(tier)), time, std::move(total));
+      add_counter(fmt::format("{} bytes", tier_name(tier)), time, std::move(bytes));
     }
   }
+
+  static constexpr int kThread = 0;
 
   const CompiledRun& compiled_;
   const StepRecording& recording_;
   const int rank_;
   Json events_ = Json::array();
   std::array<std::array<std::uint64_t, kBufferClasses>, 3> counted_{};
+  std::array<std::array<bool, kBufferClasses>, 3> is_ever_held_{};
 };
 
 }  // namespace

@@ -108,13 +108,26 @@ TEST_F(AutomaticRun, TheTimelineHasThePeakOfWhatIsHeld) {
   EXPECT_THAT(read_file(out / "timeline.svg"), HasSubstr("<svg"));
   const Json trace = parse_json(read_file(out / "timeline.json"), "timeline.json");
   const Json memory = parse_json(read_file(out / "memory.json"), "memory.json");
-  std::map<std::string, std::uint64_t> greatest;
+  std::map<std::string, std::string> names;
+  std::map<std::string, std::uint64_t> greatest, at_peak;
   double end_of_unit = 0, end = 0;
+  std::uint64_t total = 0, most = 0;
   int slices = 0;
   for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "M") names[event["name"]] = event["args"]["name"];
+    if (event["ph"] == "C" && event["name"] == "device") total = event["args"]["bytes"];
     if (event["ph"] == "C" && event["name"] == "device bytes") {
-      for (const auto& [name, bytes] : event["args"].items())
-        greatest[name] = std::max(greatest[name], bytes.get<std::uint64_t>());
+      std::map<std::string, std::uint64_t> held = event["args"];
+      std::uint64_t sum = 0;
+      for (const auto& [name, bytes] : held) {
+        greatest[name] = std::max(greatest[name], bytes);
+        sum += bytes;
+      }
+      EXPECT_EQ(sum, total);  // of the event before
+      if (total > most) {
+        most = total;
+        at_peak = held;
+      }
     }
     if (event["ph"] != "X") continue;
     const double begin = event["ts"];
@@ -129,9 +142,15 @@ TEST_F(AutomaticRun, TheTimelineHasThePeakOfWhatIsHeld) {
     }
   }
   EXPECT_GT(slices, 100);
-  const Json& classes = memory["ranks"][0]["tiers"]["device"]["classes"];
-  for (const char* name : {"parameters", "gradients", "optimizer_states", "activations", "data"})
-    EXPECT_EQ(greatest[name], classes[name].get<std::uint64_t>()) << name;
+  EXPECT_EQ(names["process_name"], "heddle rank");
+  EXPECT_EQ(names["thread_name"], "instructions");
+  const Json& device = memory["ranks"][0]["tiers"]["device"];
+  EXPECT_LE(most, device["peak"].get<std::uint64_t>());
+  for (const char* name : {"parameters", "gradients", "optimizer_states", "activations", "data"}) {
+    EXPECT_EQ(greatest[name], device["classes"][name].get<std::uint64_t>()) << name;
+    EXPECT_EQ(at_peak[name], device["at_peak"][name].get<std::uint64_t>()) << name;
+  }
+  EXPECT_EQ(greatest.count("communication"), 0u);  // one rank has none, hence no flat line of zeros
 }
 
 }  // namespace
