@@ -73,6 +73,14 @@ class Trace {
                        {"args", std::move(arguments)}});
   }
 
+  static Json labels(const StepProgram& program, const std::vector<int>& operands) {
+    Json labels = Json::array();
+    for (const int operand : operands) {
+      if (operand >= 0) labels.push_back(program.at(operand).label);
+    }
+    return labels;
+  }
+
   void add_stretch(std::size_t first, std::size_t end) {
     const ExecutedInstruction& begin = recording_[first];
     const std::string& unit = program_of(begin).units[static_cast<std::size_t>(instruction_of(begin).unit)];
@@ -84,12 +92,12 @@ class Trace {
       const ExecutedInstruction& executed = recording_[i];
       add_counters(executed, executed.begin);
       const Instruction& instruction = instruction_of(executed);
-      Json outputs = Json::array();
-      for (const int output : instruction.outputs) {
-        if (output >= 0) outputs.push_back(program_of(executed).at(output).label);
-      }
+      // A wait writes nothing: its operands are what it waits for.
+      const bool has_outputs = !instruction.outputs.empty();
       add_slice(std::string(instruction.operation->name), phase_name(instruction.phase), executed, executed,
-                {{"index", executed.instruction}, {"outputs", std::move(outputs)}});
+                {{"index", executed.instruction},
+                 {has_outputs ? "outputs" : "inputs",
+                  labels(program_of(executed), has_outputs ? instruction.outputs : instruction.inputs)}});
     }
   }
 

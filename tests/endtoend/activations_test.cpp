@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+
 #include "base/error.h"
 #include "planner/activation_choice.h"
 #include "small_run.h"
@@ -151,6 +154,25 @@ TEST_F(AutomaticRun, TheTimelineHasThePeakOfWhatIsHeld) {
     EXPECT_EQ(at_peak[name], device["at_peak"][name].get<std::uint64_t>()) << name;
   }
   EXPECT_EQ(greatest.count("communication"), 0u);  // one rank has none, hence no flat line of zeros
+}
+
+TEST_F(AutomaticRun, TheTimelineNamesWhatIsWaitedFor) {
+  const auto out = train_with({{"memory_timeline", true}, {"recompute", "full"}, {"offload_activations", "cpu"}});
+  const Json trace = parse_json(read_file(out / "timeline.json"), "timeline.json");
+  std::set<std::string> written;
+  int waits = 0;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] != "X" || event["cat"] == "unit") continue;
+    const Json& arguments = event["args"];
+    if (arguments.contains("outputs")) {
+      for (const std::string label : arguments["outputs"]) written.insert(label);
+    }
+    if (event["name"] != "wait") continue;
+    EXPECT_FALSE(arguments["inputs"].empty()) << event.dump();
+    for (const std::string label : arguments["inputs"]) EXPECT_TRUE(written.contains(label)) << label;
+    ++waits;
+  }
+  EXPECT_GT(waits, 4);
 }
 
 }  // namespace
