@@ -161,27 +161,32 @@ class Tiles {
   std::int64_t heads_ = 0;
 };
 
-/// The rows of the next tile, brought near in the order of memory, some at each step.
+/// Rows of the cache, of some heads, brought near in the order of memory, some at each of so many steps.
 template <typename T>
 class ComingRows {
  public:
-  ComingRows(const KernelCall& call, const Tile& tile, std::int64_t steps)
-      : keys_(call.in[1], tile.keys.begin, tile.keys.count(), tile.heads.begin),
-        values_(call.in[2], tile.keys.begin, tile.keys.count(), tile.heads.begin),
-        columns_(keys_.columns * tile.heads.count()),
-        rows_per_step_((keys_.count + steps - 1) / steps) {}
+  ComingRows(const TensorView& cache, const Tile& tile, std::int64_t steps)
+      : rows_(cache, tile.keys.begin, tile.keys.count(), tile.heads.begin),
+        columns_(rows_.columns * tile.heads.count()),
+        rows_per_step_((rows_.count + steps - 1) / steps) {}
   HWY_INLINE void step() {
-    const std::int64_t end = std::min(keys_.count, row_ + rows_per_step_);
-    for (; row_ < end; ++row_) {
-      prefetch_row<2>(keys_.row(row_), columns_);
-      prefetch_row<2>(values_.row(row_), columns_);
-    }
+    const std::int64_t end = std::min(rows_.count, row_ + rows_per_step_);
+    for (; row_ < end; ++row_) prefetch_row<2>(rows_.row(row_), columns_);
   }
 
  private:
-  const CacheTile<T> keys_, values_;
+  const CacheTile<T> rows_;
   const std::int64_t columns_, rows_per_step_;
   std::int64_t row_ = 0;
+};
+
+/// The next tile: its keys come near while this one's scores are computed, its values while its values are added.
+template <typename T>
+struct ComingTile {
+  ComingRows<T> keys, values;
+
+  ComingTile(const KernelCall& call, const Tile& tile, std::int64_t key_steps, std::int64_t value_steps)
+      : keys(call.in[1], tile, key_steps), values(call.in[2], tile, value_steps) {}
 };
 
 /// Whether values of the next head are brought near with its keys: this pair of tiles and the next fit the first-level
@@ -275,10 +280,11 @@ HWY_INLINE void add_columns(const CacheTile<T>& values, std::int64_t c, Extent e
 
 /// The same for all columns. Rows of outputs are apart by `stride`.
 template <std::int64_t kHeads, typename T>
-void add_values(const CacheTile<T>& values, const CacheTile<T>& next, const float* weights, const float* rescale,
-                float* outputs, std::int64_t stride) {
+void add_values(const CacheTile<T>& values, const CacheTile<T>& next, ComingRows<T>& coming, const float* weights,
+                const float* rescale, float* outputs, std::int64_t stride) {
   for (std::int64_t j = 0; j < next.count && !kBringsPair<T>; ++j) next.prefetch(j);
   for_each_vector(values.columns, [&](std::int64_t c, auto extent) HWY_ATTR {
+    coming.step();
     add_columns<kHeads>(values, c, extent, weights, rescale, outputs, stride);
   });
 }
@@ -315,16 +321,16 @@ float weigh(const AttentionCall& a, std::int64_t key_begin, std::int64_t key_cou
 
 /// A tile for kHeads heads from `head` on, whose queries follow one another.
 template <std::int64_t kHeads, typename T>
-void attend_tile(const AttentionCall& a, const TilePair<T>& tile, const TilePair<T>& next, ComingRows<T>& coming,
+void attend_tile(const AttentionCall& a, const TilePair<T>& tile, const TilePair<T>& next, ComingTile<T>& coming,
                  std::int64_t key_begin, const float* queries, float* scores, float* results,
                  std::int64_t floats_per_result) {
-  score_keys<kHeads>(tile.keys, next, coming, queries, a.padded, scores);
+  score_keys<kHeads>(tile.keys, next, coming.keys, queries, a.padded, scores);
   float rescale[kHeads];
   for (std::int64_t h = 0; h < kHeads; ++h) {
     float* end = results + h * floats_per_result + a.padded;
     rescale[h] = weigh(a, key_begin, tile.keys.count, scores + h * kTile, end[0], end[1]);
   }
-  add_values<kHeads>(tile.values, next.values, scores, rescale, results, floats_per_result);
+  add_values<kHeads>(tile.values, next.values, coming.values, scores, rescale, results, floats_per_result);
 }
 
 /// Queries of a unit's heads [group][padded], times scale; and their results, empty.
@@ -357,10 +363,14 @@ void attend_units(const AttentionCall& a, const KernelCall& call, const Chunks& 
     float* scores = pieces.take(kMostHeads * kTile);
     Tiles tiles(a, chunks, units, most_heads<T>(a));
     Tile tile = tiles.take();
-    ComingRows<T>(call, tile, 1).step();
+    ComingTile<T> first(call, tile, 1, 1);
+    first.keys.step();
+    first.values.step();
     while (tile.heads.count() > 0) {
       const Tile next_tile = tiles.take();
-      ComingRows<T> coming(call, next_tile, tile.heads.count() * ((tile.keys.count() + 3) / 4));
+      const std::int64_t vectors = (a.head_dim + float_lanes() - 1) / float_lanes();
+      ComingTile<T> coming(call, next_tile, tile.heads.count() * ((tile.keys.count() + 3) / 4),
+                           tile.heads.count() * vectors);
       for (std::int64_t head = tile.heads.begin; head < tile.heads.end; ++head) {
         float* of_head = queries + (head - tile.heads.begin) * queries_of_head;
         if (tile.begins_chunk) begin_unit(a, call, chunks, tile.chunk, head * a.group, of_head);
