@@ -71,6 +71,7 @@ struct KernelCall {
   const Attributes& attributes;
   const Scalars& scalars;
   const Scratch& scratch;
+  std::span<const TensorView> coming = {};  ///< weights of the next product, which a kernel may bring near at its end
 };
 
 /// A kernel neither throws on good operands nor allocates; it may call parallel_for. Its result does not depend on the

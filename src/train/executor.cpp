@@ -118,7 +118,24 @@ Executor::Bound Executor::bind(const StepProgram& program, KernelTable kernels) 
     bound.steps.push_back(step);
   }
   bound.tickets.resize(bound.movements.size());
+  bind_coming(bound);
   return bound;
+}
+
+void Executor::bind_coming(Bound& bound) const {
+  std::uint32_t first = 0;
+  for (std::size_t i = bound.steps.size(); i-- > 0;) {
+    const auto end = static_cast<std::uint32_t>(bound.weights.size());
+    bound.steps[i].first_coming = first;
+    bound.steps[i].coming = end - first;
+    const Instruction& instruction = bound.program->instructions[i];
+    const bool is_group = instruction.operation->name == "linear_group";
+    if (!is_group && instruction.operation->name != "linear") continue;
+    first = end;
+    for (std::size_t weight = 1; weight < (is_group ? instruction.inputs.size() : 2); weight += 2) {
+      bound.weights.push_back(view_of(bound.program->at(instruction.inputs[weight])));
+    }
+  }
 }
 
 BoundMovement Executor::bind_movement(const StepProgram& program, const Instruction& instruction) const {
@@ -186,7 +203,8 @@ void Executor::run(std::size_t program, const Scalars& scalars) {
                    .out = {bound.views.data() + step.first_output, step.outputs},
                    .attributes = instruction.attributes,
                    .scalars = scalars,
-                   .scratch = scratch_});
+                   .scratch = scratch_,
+                   .coming = {bound.weights.data() + step.first_coming, step.coming}});
     }
     const auto after = Clock::now();
     const double seconds = std::chrono::duration<double>(after - before).count();

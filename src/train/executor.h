@@ -80,11 +80,13 @@ class Executor {
     bool is_waiting;
     std::int64_t first_token;                                  // of a tile: without tokens it does not run
     std::uint32_t first_input, inputs, first_output, outputs;  // ranges of `views`
+    std::uint32_t first_coming, coming;                        // range of `weights`, as KernelCall says
   };
   struct Bound {
     const StepProgram* program;
     std::vector<TensorView> views;
     std::vector<std::pair<std::uint32_t, int>> token_views;  // index of a view, its buffer
+    std::vector<TensorView> weights;                         // of products
     std::vector<Step> steps;
     std::vector<BoundMovement> movements;
     std::vector<std::uint64_t> tickets;  // of movements, in this run
@@ -95,6 +97,7 @@ class Executor {
 
   TensorView view_of(const Buffer& buffer) const;
   Bound bind(const StepProgram& program, KernelTable kernels) const;
+  void bind_coming(Bound& bound) const;
   BoundMovement bind_movement(const StepProgram& program, const Instruction& instruction) const;
   void run_movement(Bound& bound, const Step& step, const Scalars& scalars);
 

@@ -39,12 +39,13 @@ TEST(Matvec, ARowAloneHasTheBitsThatItHasAmongOthers) {
   struct Extents {
     std::int64_t columns, depth;
   };
-  // One element; edges of strips, of 16 bytes, and of blocks of depth; a whole number of all.
-  for (const Extents& extents : {Extents{1, 1}, {3, 7}, {33, 8}, {70, 321}, {64, 640}, {129, 1537}}) {
+  // One element; edges of strips, of 16 bytes, and of blocks of depth; a whole number of all; long rows.
+  for (const Extents& extents : {Extents{1, 1}, {3, 7}, {33, 8}, {70, 321}, {64, 640}, {129, 1537}, {17, 8200}}) {
     const std::int64_t columns = extents.columns, depth = extents.depth;
     for (const DType type : {DType::f32, DType::bf16}) {
       Tensor a = random_tensor(type, {3, depth}, 1), weight = random_tensor(type, {columns, depth}, 2),
              bias = random_tensor(type, {columns}, 3), addend = random_tensor(DType::f32, {3, columns}, 4);
+      const TensorView next = {weight.bytes.data(), type, {columns, depth}}, coming[] = {next, next};
       test::with_each_way_to_multiply([&](const char* name) {
         Tensor all(DType::f32, {3, columns}), alone(DType::f32, {3, columns});
         const MatrixProduct together = product_of(a, weight, bias, addend, all);
@@ -55,7 +56,7 @@ TEST(Matvec, ARowAloneHasTheBitsThatItHasAmongOthers) {
           p.a = cpu::submatrix(p.a, row, 0);
           p.addend = static_cast<const float*>(p.addend) + row * columns;
           p.c = static_cast<float*>(p.c) + row * columns;
-          const bool done = cpu::multiply_row({&p, 1}, scratch.get());
+          const bool done = cpu::multiply_row({&p, 1}, scratch.get(), coming);
           EXPECT_TRUE(done || std::string_view(name) == "SCALAR") << name;
           if (!done) cpu::matmul(p, scratch.get());
         }

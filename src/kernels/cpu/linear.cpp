@@ -48,6 +48,7 @@ void linear(const KernelCall& call) {
   const bool is_transposed = call.attributes.integer("transposed") != 0;
   MatrixProduct product = forward_product(call.in[0], call.in[1], call.in[2], call.out[0], is_transposed);
   set_addend(product, call.in[3]);
+  if (multiply_row({&product, 1}, call.scratch, call.coming)) return;
   matmul(product, call.scratch);
 }
 
@@ -61,7 +62,7 @@ void linear_group(const KernelCall& call) {
       list[i] = forward_product(call.in[0], call.in[weight], call.in[weight + 1], call.out[first + i], false);
     }
     const std::span products = std::span(list).first(count);
-    if (multiply_row(products, call.scratch)) continue;
+    if (multiply_row(products, call.scratch, call.coming)) continue;
     for (const MatrixProduct& product : products) matmul(product, call.scratch);
   }
 }

@@ -170,21 +170,21 @@ namespace heddle::cpu::HWY_NAMESPACE {
 namespace {
 
 template <typename T, typename MultiplyColumns>
-void multiply_row_as(Products products, const float* a, const MultiplyColumns& multiply) {
+void multiply_row_as(Products products, Weights coming, const float* a, const MultiplyColumns& multiply) {
   constexpr std::int64_t kSize = static_cast<std::int64_t>(sizeof(T));
   const std::int64_t depth = products[0].depth, block = depth_block(depth);
   const std::int64_t ahead = Prefetcher::strips_ahead(kColumns * products[0].b.column_stride * kSize);
-  const auto run = [&](const Strip& strip, const Strip& coming, float* totals) HWY_ATTR {
+  const auto run = [&](const Strip& strip, const std::byte* near, float* totals) HWY_ATTR {
     const T* rows[kColumns];  // the last one stands in for those beyond the edge
     for (std::int64_t i = 0; i < kColumns; ++i) {
       rows[i] = column_of<T>(*strip.product, strip.column + std::min(i, strip.count - 1));
     }
-    Prefetcher prefetcher(coming, kSize, ahead);
+    Prefetcher prefetcher(near, ahead);
     for (std::int64_t k = 0; k < depth; k += block) {
       multiply(a, rows, k, std::min(depth, k + block), prefetcher, k > 0, totals);
     }
   };
-  for_each_strip<kColumns, 2>(products, ahead, run);
+  for_each_strip<kColumns, 2>(products, coming, ahead, run);
 }
 
 /// As many as fill up any word of packed factors.
@@ -235,7 +235,7 @@ void multiply_row_decoded(Products products, const float* a) {
   const FloatTag d;
   const DecodeColumns decode_columns = quantized_column_decoder(products[0].b.dtype);
   const std::int64_t all = products[0].depth, block = depth_block(all), steps = (all + kDepth - 1) / kDepth;
-  for_each_strip<kCount, 4>(products, 0, [&](const Strip& strip, const Strip&, float* totals) HWY_ATTR {
+  for_each_strip<kCount, 4>(products, {}, 0, [&](const Strip& strip, const std::byte*, float* totals) HWY_ATTR {
     const auto& [p, column, count] = strip;
     const MatrixOperand& b = p->b;
     const QuantizedTensor tensor = {b.dtype, static_cast<const std::byte*>(b.data), b.elements};
@@ -310,10 +310,11 @@ bool is_alike(const MatrixProduct& p, const MatrixProduct& q) {
 }  // namespace
 #endif
 
-bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch) {
+bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch, std::span<const TensorView> coming) {
 #if HWY_TARGET == HWY_SCALAR
   (void)products;
   (void)scratch;
+  (void)coming;
   return false;
 #else
   const MatrixProduct& p = products[0];
@@ -323,10 +324,10 @@ bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratc
   const bool quantized = is_quantized(p.b.dtype), in_bf16 = multiplies_in_bf16(p);
 #if HEDDLE_HAS_AMX_ROWS
   if (in_bf16 && amx_tiles() == AmxTiles::processor) {
-    return multiply_row_by_amx<AmxRegisters>(products, quantized, scratch);
+    return multiply_row_by_amx<AmxRegisters>(products, quantized, scratch, coming);
   }
   if (in_bf16 && amx_tiles() == AmxTiles::emulated) {
-    return multiply_row_by_amx<EmulatedAmxRegisters>(products, quantized, scratch);
+    return multiply_row_by_amx<EmulatedAmxRegisters>(products, quantized, scratch, coming);
   }
 #endif
 #if HEDDLE_HAS_BF16_DOT
@@ -335,7 +336,7 @@ bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratc
     if (quantized) {
       multiply_row_decoded<Terms::by_dot>(products, a);
     } else {
-      multiply_row_as<BFloat16>(products, a, multiply_columns_by_dot);
+      multiply_row_as<BFloat16>(products, coming, a, multiply_columns_by_dot);
     }
     return true;
   }
@@ -345,10 +346,10 @@ bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratc
     in_bf16 ? multiply_row_decoded<Terms::in_pairs>(products, a) : multiply_row_decoded<Terms::in_order>(products, a);
   } else if (p.b.dtype == DType::bf16) {
     multiply_row_as<BFloat16>(
-        products, a,
+        products, coming, a,
         in_bf16 ? multiply_columns<BFloat16, Terms::in_pairs> : multiply_columns<BFloat16, Terms::in_order>);
   } else {
-    multiply_row_as<float>(products, a, multiply_columns<float, Terms::in_order>);
+    multiply_row_as<float>(products, coming, a, multiply_columns<float, Terms::in_order>);
   }
   return true;
 #endif
@@ -362,8 +363,8 @@ namespace heddle::cpu {
 
 HWY_EXPORT(multiply_row);
 
-bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch) {
-  return HWY_DYNAMIC_DISPATCH(multiply_row)(products, scratch);
+bool multiply_row(std::span<const MatrixProduct> products, const Scratch& scratch, std::span<const TensorView> coming) {
+  return HWY_DYNAMIC_DISPATCH(multiply_row)(products, scratch, coming);
 }
 
 }  // namespace heddle::cpu

@@ -127,22 +127,21 @@ void multiply_decoded_by_amx(const DotWord* a, const Strip& strip, DecodeColumns
 
 /// As multiply_row, of products that have its form.
 template <class Registers>
-bool multiply_row_by_amx(Products products, bool quantized, const Scratch& scratch) {
+bool multiply_row_by_amx(Products products, bool quantized, const Scratch& scratch, Weights coming) {
   const MatrixProduct& p = products[0];
   if (static_cast<std::size_t>(amx_row_words(p.depth)) * sizeof(DotWord) > scratch.shared_bytes) return false;
   const DotWord* a = copy_row_in_steps(p, scratch);
   if (quantized) {
     const DecodeColumns decode = quantized_column_decoder(p.b.dtype);
-    for_each_strip<kColumns, 4>(products, 0, [&](const Strip& strip, const Strip&, float* totals) HWY_ATTR {
+    for_each_strip<kColumns, 4>(products, {}, 0, [&](const Strip& strip, const std::byte*, float* totals) HWY_ATTR {
       multiply_decoded_by_amx<Registers>(a, strip, decode, totals);
     });
   } else {
     constexpr std::int64_t kSize = static_cast<std::int64_t>(sizeof(BFloat16));
     const std::int64_t ahead = Prefetcher::strips_ahead(kColumns * p.b.column_stride * kSize);
-    const auto run = [&](const Strip& strip, const Strip& coming, float* totals) HWY_ATTR {
-      multiply_columns_by_amx<Registers>(a, strip, Prefetcher(coming, kSize, ahead), totals);
-    };
-    for_each_strip<kColumns, 2>(products, ahead, run);
+    const auto run = [&](const Strip& strip, const std::byte* near, float* totals)
+                         HWY_ATTR { multiply_columns_by_amx<Registers>(a, strip, Prefetcher(near, ahead), totals); };
+    for_each_strip<kColumns, 2>(products, coming, ahead, run);
   }
   return true;
 }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "base/threads.h"
 #include "kernels/cpu/matvec.h"
@@ -99,13 +100,8 @@ class Prefetcher {
     return strip_bytes > kMostBytes ? 0 : std::clamp<std::int64_t>(kBytesAhead / strip_bytes, 1, kMostAhead);
   }
 
-  /// Of a strip that is multiplied strips_ahead, `ahead`, before `coming`.
-  Prefetcher(const Strip& coming, std::int64_t element_bytes, std::int64_t ahead)
-      : row_bytes_ahead_(ahead > 0 ? kLine : 1024) {
-    if (ahead == 0 || coming.product == nullptr) return;
-    next_ = static_cast<const char*>(coming.product->b.data) +
-            coming.column * coming.product->b.column_stride * element_bytes;
-  }
+  /// `near`: where what is brought near begins, or null; `ahead`: strips_ahead.
+  Prefetcher(const std::byte* near, std::int64_t ahead) : next_(near), row_bytes_ahead_(ahead > 0 ? kLine : 1024) {}
   HWY_INLINE void bring_coming(std::int64_t lines) {
     if (next_ == nullptr) return;
     for (std::int64_t i = 0; i < lines; ++i) __builtin_prefetch(next_ + i * kLine, 0, 2);
@@ -117,17 +113,9 @@ class Prefetcher {
   }
 
  private:
-  const char* next_ = nullptr;
+  const std::byte* next_;
   std::int64_t row_bytes_ahead_;
 };
-
-/// Brings the columns of a strip near, in the order of memory; not of a quantized B.
-HWY_INLINE void prefetch_strip(const Strip& strip) {
-  const MatrixOperand& b = strip.product->b;
-  const std::int64_t bytes = b.column_stride * static_cast<std::int64_t>(dtype_bytes(b.dtype));
-  const auto* from = static_cast<const char*>(b.data) + strip.column * bytes;
-  for (std::int64_t i = 0; i < strip.count * bytes; i += 64) __builtin_prefetch(from + i, 0, 2);
-}
 
 /// The strips of some products, shared out to threads: each begins at its own place, so that what was brought near for
 /// it is its own, takes a run of neighbours at a time, and when its share is taken goes on with the others'.
@@ -175,30 +163,58 @@ class Shares {
   std::atomic<std::int64_t> next_[kMost];
 };
 
-/// Calls multiply(strip, coming, totals) for every kCount columns of C, and finishes what it leaves in totals[0,
-/// count). The same thread multiplies `coming` `ahead` strips later, or next where `ahead` is 0, if it has a product.
+using Weights = std::span<const TensorView>;
+
+/// Of weights [outputs, inputs] that are multiplied next, what a thread begins with; null where that is not known.
+template <std::int64_t kCount>
+const std::byte* begin_of_share(Weights weights, std::int64_t share, std::int64_t shares) {
+  std::int64_t strips = 0;
+  for (const TensorView& weight : weights) {
+    if (is_quantized(weight.dtype)) return nullptr;
+    strips += (weight.shape[0] + kCount - 1) / kCount;
+  }
+  std::int64_t strip = strips * share / shares;
+  for (const TensorView& weight : weights) {
+    const std::int64_t here = (weight.shape[0] + kCount - 1) / kCount;
+    if (strip < here) {
+      const auto row_bytes = weight.shape[1] * static_cast<std::int64_t>(dtype_bytes(weight.dtype));
+      return weight.as<const std::byte>() + strip * kCount * row_bytes;
+    }
+    strip -= here;
+  }
+  return nullptr;
+}
+
+/// Calls multiply(strip, near, totals) for every kCount columns of C, and finishes what it leaves in totals[0, count).
+/// `near` begins what the same thread reads `ahead` strips later: columns, or its share of the coming weights; null
+/// where nothing is to be brought near, as always where `ahead` is 0.
 template <std::int64_t kCount, std::int64_t kRunsPerThread, typename Multiply>
-void for_each_strip(Products products, std::int64_t ahead, const Multiply& multiply) {
+void for_each_strip(Products products, Weights coming, std::int64_t ahead, const Multiply& multiply) {
   std::int64_t strips = 0;
   for (const MatrixProduct& p : products) strips += strips_of<kCount>(p);
   Shares shares(strips, kRunsPerThread);
+  const auto column_bytes =  // of B where it is not quantized
+      ahead > 0 ? products[0].b.column_stride * static_cast<std::int64_t>(dtype_bytes(products[0].b.dtype)) : 0;
   parallel_for(shares.count(), [&](std::int64_t share, int) HWY_ATTR {
     Shares::Walk walk(shares, share);
-    const auto take = [&] {
+    const std::byte* behind = ahead > 0 ? begin_of_share<kCount>(coming, share, shares.count()) : nullptr;
+    const auto take = [&](Strip& strip) -> const std::byte* {
       const std::int64_t i = walk.take();
-      return i >= 0 ? strip_at<kCount>(products, i) : Strip();
+      strip = i >= 0 ? strip_at<kCount>(products, i) : Strip();
+      if (ahead == 0) return nullptr;
+      if (i >= 0) return static_cast<const std::byte*>(strip.product->b.data) + strip.column * column_bytes;
+      return behind == nullptr ? nullptr : std::exchange(behind, behind + kCount * column_bytes);
     };
     Strip queue[Prefetcher::kMostAhead];
     const std::int64_t length = std::max<std::int64_t>(1, ahead);
     for (std::int64_t n = 0; n < length; ++n) {
-      queue[n] = take();
-      if (ahead > 0 && queue[n].product != nullptr) prefetch_strip(queue[n]);
+      Prefetcher(take(queue[n]), ahead).bring_coming(queue[n].count * column_bytes / Prefetcher::kLine);
     }
     for (std::int64_t n = 0; queue[n].product != nullptr; n = n + 1 < length ? n + 1 : 0) {
-      const Strip strip = std::exchange(queue[n], take());
+      const Strip strip = queue[n];
       const MatrixProduct& p = *strip.product;
       HWY_ALIGN float totals[kCount];
-      multiply(strip, queue[n], totals);
+      multiply(strip, take(queue[n]), totals);
       add_values(p.bias, p.bias_dtype, strip.column, strip.count, totals);
       add_values(p.addend, p.c_dtype, strip.column, strip.count, totals);
       store_values(totals, strip.count, p, strip.column);
