@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 
+#include "../kernels/instruction_sets.h"
 #include "execute.h"
 #include "operation.h"
 #include "ops/operation.h"
@@ -69,6 +70,7 @@ TEST_P(Conformance, HasTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST_P(Conformance, HasTheSameBitsOnEveryInstructionSetThatFusesMultiplyAdds) {
+  const test::WithoutAmx without_amx;
   for (const Case& c : cases_) {
     if (!has_one_result(*operation_, c)) continue;
     const Execution best = execute(kernel_, c, 1);

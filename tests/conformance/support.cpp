@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "../kernels/instruction_sets.h"
 #include "base/threads.h"
 #include "execute.h"
 #include "kernels/cpu/matmul_peak.h"
@@ -54,6 +55,7 @@ double operand_bytes(const Case& c) {
 }  // namespace
 
 std::string digest_table() {
+  const test::WithoutAmx without_amx;
   std::string table;
   for (const Operation& operation : operations()) {
     for (const DType precision : operation.precisions) {

@@ -24,6 +24,14 @@ inline void with_each_instruction_set(const std::function<void(const char*)>& bo
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
+/// Products without AMX, whose sums are of other bits, for the length of a scope.
+struct WithoutAmx {
+  WithoutAmx() { cpu::use_amx_tiles(cpu::AmxTiles::none); }
+  ~WithoutAmx() { cpu::use_amx_tiles(cpu::has_amx() ? cpu::AmxTiles::processor : cpu::AmxTiles::none); }
+  WithoutAmx(const WithoutAmx&) = delete;
+  WithoutAmx& operator=(const WithoutAmx&) = delete;
+};
+
 /// Calls body(name) with AMX, if this processor has it, and emulated where operands can be packed for it.
 inline void with_each_kind_of_amx_tiles(const std::function<void(const char*)>& body) {
   const struct AsAtFirst {
@@ -38,15 +46,12 @@ inline void with_each_kind_of_amx_tiles(const std::function<void(const char*)>& 
 /// for bf16, if it has some, then each instruction set without them.
 inline void with_each_way_to_multiply(const std::function<void(const char*)>& body) {
   with_each_kind_of_amx_tiles(body);
-  struct Disallowed {
-    Disallowed() { cpu::use_amx_tiles(cpu::AmxTiles::none); }
-    ~Disallowed() {
-      cpu::allow_bf16_dot(true);
-      cpu::use_amx_tiles(cpu::has_amx() ? cpu::AmxTiles::processor : cpu::AmxTiles::none);
-    }
-  } const disallowed;
+  const WithoutAmx without_amx;
   if (cpu::uses_bf16_dot()) body("bf16 dot");
-  cpu::allow_bf16_dot(false);
+  struct Disallowed {
+    Disallowed() { cpu::allow_bf16_dot(false); }
+    ~Disallowed() { cpu::allow_bf16_dot(true); }
+  } const disallowed;
   with_each_instruction_set(body);
 }
 
