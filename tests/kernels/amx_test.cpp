@@ -106,6 +106,21 @@ TEST(Amx, NotANumberAndInfinityReachTheirRowsAlone) {
   });
 }
 
+// Of one row, columns are read where they lie; the first terms of the next column follow the last of each.
+TEST(Amx, NotANumberReachesItsColumnAlone) {
+  with_amx([](const char*) {
+    Tensor a = random_tensor(DType::bf16, {1, 50}, 1), weight = random_tensor(DType::bf16, {35, 50}, 2);
+    auto values = weight.values();
+    for (std::size_t k = 0; k < 50; ++k) values[7 * 50 + k] = std::nan("");
+    weight.set(values);
+    std::vector<float> c(35);
+    cpu::matmul(cpu::dense_product(1, 35, 50, cpu::row_major(a.view()), cpu::transposed(cpu::row_major(weight.view())),
+                                   c.data()),
+                ScratchMemory().get());
+    for (std::size_t j = 0; j < 35; ++j) EXPECT_EQ(std::isnan(c[j]), j == 7) << j;
+  });
+}
+
 TEST(Amx, BitsDependNeitherOnThreadsNorOnScratchNorOnTheOtherRowsAndColumns) {
   with_amx([](const char*) {
     // Beyond 1 MiB of scratch, the depth is cut into groups of blocks; 3000 terms are blocks of 304, of nine steps and
