@@ -87,7 +87,7 @@ const T* column_of(const MatrixProduct& p, std::int64_t column) {
 
 /// What is brought near while columns are multiplied. Memory is read fastest in its own order, far ahead: into the
 /// second-level cache go the columns that this thread multiplies some strips later, from first to last. From there the
-/// next line of each row goes into the first-level cache, as far as that holds so many rows' lines.
+/// next line of each row goes into the first-level cache.
 class Prefetcher {
  public:
   static constexpr std::int64_t kLine = 64, kMostAhead = 4;
