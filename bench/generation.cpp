@@ -1,4 +1,4 @@
-// Generation of a text as `heddle generate` does it, beside a streaming read of memory in the same process, in turns.
+// Generation of a text as `heddle generate` does it, between two streaming reads of memory in the same process.
 // With one token at a time all weights and the cache are read for each: that, by the rate of the read, is the least it
 // can take. The prefill is compared with the forward of an evaluation of as many tokens, without its loss.
 //   bench_generation MODEL fp32|bf16|fp16 [threads] [prompt tokens] [new tokens] [rounds]     prints one line of JSON
@@ -153,9 +153,13 @@ Json measure(const Options& options) {
   document["peak_rss"] = peak_resident_bytes();
   const StreamingRead read;
   for (int round = 0; round < options.rounds; ++round) {
-    const Seconds pass = least_seconds(0.2, [&] { read.pass(); });
-    Json measured = {{"read_bytes", read.bytes()}, {"read_wall", pass.wall}, {"read_processor", pass.processor}};
-    measured.update(generate_once(session, prompt, options.made));
+    const auto pass = [&] { return least_seconds(0.2, [&] { read.pass(); }); };
+    const Seconds before = pass();
+    Json measured = generate_once(session, prompt, options.made);
+    const Seconds after = pass();
+    measured["read_bytes"] = read.bytes();
+    measured["read_wall"] = (before.wall + after.wall) / 2;
+    measured["read_processor"] = (before.processor + after.processor) / 2;
     document["rounds"].push_back(std::move(measured));
   }
   Session evaluation(model, compile_evaluation(model.config, rules(), options.type, {options.prompt, 1}, options.prompt,

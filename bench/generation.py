@@ -6,9 +6,9 @@
 
 MODEL is a Hugging Face folder, such as SmolLM2-135M. Greedy, one text at a time: a prompt of 512 tokens, then 64 more. In each round each program
 runs in turn, in a process of its own that generates once without counting. One token reads all weights and the cache once: these bytes by its time
-stand beside a streaming read (that of `heddle bench`) which the same process measures just before. The prefill stands beside the forward of an
-evaluation of as many tokens. Medians over all tokens. Both programs must begin with the same tokens in fp32. Writes generation.json and generation.md
-into --output; --docs into docs/performance.md.
+stand beside a streaming read (that of `heddle bench`) which the same process measures just before and after; "of it" is the median of the rounds.
+The prefill stands beside the forward of an evaluation of as many tokens. Medians over all tokens. Both programs must begin with the same tokens
+in fp32. Writes generation.json and generation.md into --output; --docs into docs/performance.md.
 """
 import argparse
 import json
@@ -96,8 +96,9 @@ def row(entry, document):
         one = entry["rounds"][0]
         size = one["weight_bytes"] + one["position_bytes"] * (prompt + s["tokens"] / 2)
         read = median(r["read_bytes"] / r["read_" + clock] for r in all_rounds)
+        of_read = median(size / median(r[clock]) / (r["read_bytes"] / r["read_" + clock]) for r in all_rounds)
         beside = median(r["forward"] / r["prefill_beside_forward"] for r in all_rounds)
-        cells += ["%.0f" % (size / 1e6), "%.1f" % (size / token * 1e-9), "%.1f" % (read * 1e-9), "%.2f" % (size / token / read)]
+        cells += ["%.0f" % (size / 1e6), "%.1f" % (size / token * 1e-9), "%.1f" % (read * 1e-9), "%.2f" % of_read]
     else:
         beside = None
         cells += [""] * 4
