@@ -31,9 +31,14 @@ void adamw(const KernelCall& call) {
   const auto epsilon = static_cast<float>(attributes.real("epsilon"));
   const auto minus_step = static_cast<float>(-lr / call.scalars.bias_correction1);
   auto *exp_avg = call.out[2].as<float>(), *exp_avg_sq = call.out[3].as<float>();
+  // The processor's own prefetching stops at the end of a page. In elements; may lie beyond the tensor.
+  constexpr std::int64_t kAhead = 128;
   const auto step_with = [&](const auto* gradient) HWY_ATTR {
     step_weights(call, [&, gradient](std::int64_t i, auto part, FloatVector w) HWY_ATTR {
       const FloatTag d;
+      __builtin_prefetch(gradient + i + kAhead);
+      __builtin_prefetch(exp_avg + i + kAhead);
+      __builtin_prefetch(exp_avg_sq + i + kAhead);
       const auto g = hn::Mul(load(d, gradient + i, part), hn::Set(d, factor));
       auto m = load(d, exp_avg + i, part);
       auto v = load(d, exp_avg_sq + i, part);
