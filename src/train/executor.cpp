@@ -132,6 +132,7 @@ void Executor::bind_coming(Bound& bound) const {
     const bool is_group = instruction.operation->name == "linear_group";
     if (!is_group && instruction.operation->name != "linear") continue;
     first = end;
+    if (instruction.attributes.integer("transposed") != 0) continue;  // is packed, whatever its rows
     for (std::size_t weight = 1; weight < (is_group ? instruction.inputs.size() : 2); weight += 2) {
       bound.weights.push_back(view_of(bound.program->at(instruction.inputs[weight])));
     }

@@ -44,17 +44,17 @@ HWY_INLINE void step_weights(const KernelCall& call, const Step& step) {
   with_element_type(parameter.dtype, [&](auto* type) HWY_ATTR {
     using A = std::remove_pointer_t<decltype(type)>;
     A* copy = has_master ? parameter.as<A>() : nullptr;
-    for_each_block(call.in[0].elements(), long_block(call.in[0].elements()),
-                   [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
-                     const FloatTag d;
-                     for_each_vector(count, [&](std::int64_t offset, auto part) HWY_ATTR {
-                       const std::int64_t i = begin + offset;
-                       const auto w = load(d, weights + i, part);
-                       const auto stepped = step(i, part, w);
-                       if (moves) store(stepped, d, weights + i, part);
-                       if (copy != nullptr) store(moves ? stepped : w, d, copy + i, part);
-                     });
-                   });
+    const std::int64_t elements = call.in[0].elements();
+    for_each_block(elements, long_block(elements), [&](std::int64_t begin, std::int64_t count) HWY_ATTR {
+      const FloatTag d;
+      for_each_vector(count, [&](std::int64_t offset, auto part) HWY_ATTR {
+        const std::int64_t i = begin + offset;
+        const auto w = load(d, weights + i, part);
+        const auto stepped = step(i, part, w);
+        if (moves) store(stepped, d, weights + i, part);
+        if (copy != nullptr) store(moves ? stepped : w, d, copy + i, part);
+      });
+    });
   });
 }
 
