@@ -25,6 +25,9 @@ void pause_core() {
 /// core that others want is given up.
 constexpr int kPausesBeforeSleep = 1000;
 
+/// Two lines of a cache, since processors bring them near in pairs.
+constexpr std::size_t kLineBytes = 128;
+
 thread_local bool is_inside_region = false;
 
 void pin_this_thread(int core) {
@@ -51,7 +54,7 @@ class Team {
   }
 
   /// Threads spin for each other for a moment unless they are `crowded`, more than cores.
-  void run(int size, bool crowded, std::int64_t count, detail::Body body, void* context) {
+  void run(int size, bool crowded, std::int64_t count, detail::HandOut hand_out, detail::Body body, void* context) {
     while (workers_.size() + 1 < static_cast<std::size_t>(size)) {
       workers_.emplace_back([this, index = workers_.size() + 1] {
         if (index < cores_.size()) pin_this_thread(cores_[index]);
@@ -61,9 +64,8 @@ class Team {
     patience_.store(crowded ? 0 : kPausesBeforeSleep, std::memory_order_relaxed);
     body_ = body;
     context_ = context;
-    count_ = count;
     size_ = size;
-    next_.store(0, std::memory_order_relaxed);
+    deal(count, hand_out == detail::HandOut::in_order ? 1 : size);
     state_.fetch_add(kGeneration, std::memory_order_release);  // opens
     wake_all();
     work(0);
@@ -83,18 +85,43 @@ class Team {
   static constexpr std::uint64_t kGeneration = std::uint64_t{1} << 16, kJoinedMask = kGeneration - 1;
   static bool is_open(std::uint64_t state) { return ((state >> 16) & 1) != 0; }
 
+  /// Indices that one thread takes first.
+  struct alignas(kLineBytes) Share {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
+
   void wake_all() {
     wake_.fetch_add(1, std::memory_order_release);
     wake_.notify_all();
   }
 
-  void work(int thread) {
-    is_inside_region = true;
+  /// Cuts [0, count) into `shares`.
+  void deal(std::int64_t count, int shares) {
+    if (shares > room_) {
+      shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(shares));
+      room_ = shares;
+    }
+    share_count_ = shares;
+    for (std::int64_t i = 0; i < shares; ++i) {
+      shares_[i].next.store(count * i / shares, std::memory_order_relaxed);
+      shares_[i].end = count * (i + 1) / shares;
+    }
+  }
+
+  void take_all(Share& share, int thread) {
+    if (share.next.load(std::memory_order_relaxed) >= share.end) return;
     for (;;) {
-      const std::int64_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= count_) break;
+      const std::int64_t index = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (index >= share.end) return;
       body_(context_, index, thread);
     }
+  }
+
+  void work(int thread) {
+    is_inside_region = true;
+    if (thread < share_count_) take_all(shares_[thread], thread);
+    for (int i = 0; i < share_count_; ++i) take_all(shares_[i], thread);
     is_inside_region = false;
   }
 
@@ -128,12 +155,12 @@ class Team {
   std::atomic<bool> stop_{false};
   std::atomic<std::uint32_t> wake_{0};
   std::atomic<std::uint64_t> state_{0};  // generation << 16 | workers that joined; an odd generation is open
-  std::atomic<std::int64_t> next_{0};
   // Of the open region; written while it is closed.
   detail::Body body_ = nullptr;
   void* context_ = nullptr;
-  std::int64_t count_ = 0;
   int size_ = 0;
+  std::unique_ptr<Share[]> shares_;
+  int share_count_ = 0, room_ = 0;
 };
 
 struct Choice {
@@ -160,14 +187,14 @@ int threads() {
 
 namespace detail {
 
-void run_parallel(std::int64_t count, Body body, void* context) {
+void run_parallel(std::int64_t count, HandOut hand_out, Body body, void* context) {
   const int size = is_inside_region ? 1 : static_cast<int>(std::min<std::int64_t>(threads(), count));
   if (size <= 1) {
     for (std::int64_t index = 0; index < count; ++index) body(context, index, 0);
     return;
   }
   if (!team) team = std::make_unique<Team>(choice.cores);
-  team->run(size, choice.is_crowded, count, body, context);
+  team->run(size, choice.is_crowded, count, hand_out, body, context);
 }
 
 }  // namespace detail

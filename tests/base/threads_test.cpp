@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <set>
@@ -53,6 +54,39 @@ TEST(ParallelFor, WhatThreadsWroteIsSeenAfterwards) {
     std::int64_t sum = 0;
     for (const auto square : squares) sum += square;
     ASSERT_EQ(sum, 9999LL * 10000 * 19999 / 6 + 10000LL * round);
+  }
+}
+
+TEST(ParallelFor, EveryThreadBeginsWithItsShare) {
+  constexpr int kThreads = 3;
+  const ThreadCount use(kThreads);
+  std::atomic<int> there = 0;
+  std::array<std::vector<std::int64_t>, kThreads> taken;
+  parallel_for(3 * kThreads, [&](std::int64_t index, int thread) {
+    taken[static_cast<std::size_t>(thread)].push_back(index);
+    if (taken[static_cast<std::size_t>(thread)].size() > 1) return;
+    ++there;
+    while (there < kThreads) std::this_thread::yield();  // so that every thread takes an index
+  });
+  std::size_t all = 0;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    const auto& indices = taken[static_cast<std::size_t>(thread)];
+    ASSERT_FALSE(indices.empty());
+    EXPECT_EQ(indices[0], 3 * thread);
+    all += indices.size();
+  }
+  EXPECT_EQ(all, 3u * kThreads);
+}
+
+TEST(ParallelFor, InOrderAnIndexMayWaitForALowerOne) {
+  for (const int count : {1, 2, 5}) {
+    const ThreadCount use(count);
+    std::atomic<std::int64_t> done = 0;
+    parallel_for_in_order(1000, [&](std::int64_t index, int) {
+      while (done < index) std::this_thread::yield();
+      ++done;
+    });
+    EXPECT_EQ(done, 1000);
   }
 }
 

@@ -260,7 +260,7 @@ void attention(const KernelCall& call) {
     using Terms = decltype(terms);
     const int block = tiles_per_block(a, tiles * a.heads, Terms::kDepth);
     const std::int64_t blocks = (tiles + block - 1) / block;
-    parallel_for(blocks * a.heads, [&](std::int64_t unit, int thread) {
+    parallel_for_in_order(blocks * a.heads, [&](std::int64_t unit, int thread) {
       const std::int64_t begin = (blocks - 1 - unit / a.heads) * block;
       attend<Terms>(a, call, {begin, std::min(begin + block, tiles)}, unit % a.heads, thread);
     });

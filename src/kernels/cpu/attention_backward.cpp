@@ -434,7 +434,7 @@ void attention_backward(const KernelCall& call) {
     const int block = tiles_per_block(a, tiles * a.kv_heads, Terms::kDepth);
     const std::int64_t units = (tiles + block - 1) / block * a.kv_heads;
     const KeyOrder order(a, call.scratch, units);
-    parallel_for(units, [&](std::int64_t unit, int thread) {
+    parallel_for_in_order(units, [&](std::int64_t unit, int thread) {
       const std::int64_t first_tile = unit / a.kv_heads * block;
       const BackwardTiles<Terms> scratch(a, std::min<std::int64_t>(block, tiles - first_tile), call.scratch, thread);
       visit_keys<Terms>(a, x, order, unit, first_tile, scratch);
