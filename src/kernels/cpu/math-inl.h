@@ -13,15 +13,39 @@
 HWY_BEFORE_NAMESPACE();
 namespace heddle::cpu::HWY_NAMESPACE {
 
+/// p 2^n for p in [0.5, 2] and a whole n in [-152, 129], rounded once; NaN where p is.
+HWY_INLINE FloatVector times_power_of_two(FloatTag d, FloatVector p, FloatVector n) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  static_cast<void>(d);
+  return FloatVector{_mm512_scalef_ps(p.raw, n.raw)};
+#else
+  // In two factors: 2^n alone would leave the range of normal numbers before the product does.
+  const hn::RebindToSigned<FloatTag> integers;
+  const auto exponent = hn::ConvertTo(integers, hn::IfThenElseZero(hn::Eq(n, n), n));  // NaN has no integer
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto bias = hn::Set(integers, 127);
+  const auto scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
+  const auto scale2 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
+  return hn::Mul(hn::Mul(p, scale1), scale2);
+#endif
+}
+
+/// x within [least, most]; NaN stays.
+HWY_INLINE FloatVector clamp(FloatTag d, FloatVector x, float least, float most) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  // These return the second of two operands where one is NaN
+  return hn::Min(hn::Set(d, most), hn::Max(hn::Set(d, least), x));
+#else
+  x = hn::IfThenElse(hn::Lt(x, hn::Set(d, least)), hn::Set(d, least), x);
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, most)), hn::Set(d, most), x);
+#endif
+}
+
 /// exp(x + correction) for |correction| below 0.1, where x + correction need not be a float; 2 ulp, subnormals
 /// included. Range reduction and polynomial: expf of Cephes (Moshier 1989).
 HWY_INLINE FloatVector exp_of_sum(FloatTag d, FloatVector x, FloatVector correction) {
-  const hn::RebindToSigned<FloatTag> integers;
-  // Below -105 the result is 0, above 89 infinity. Min and Max would lose NaN on some instruction sets.
-  x = hn::IfThenElse(hn::Lt(x, hn::Set(d, -105.0f)), hn::Set(d, -105.0f), x);
-  x = hn::IfThenElse(hn::Gt(x, hn::Set(d, 89.0f)), hn::Set(d, 89.0f), x);
-  // NaN has no integer; r keeps it.
-  const auto n = hn::IfThenElseZero(hn::Eq(x, x), hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f))));
+  x = clamp(d, x, -105.0f, 89.0f);  // below the result is 0, above infinity
+  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
   // ln 2 = 0.693359375 - 2.12194440e-4; the first part times n is exact.
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::Add(hn::MulAdd(n, hn::Set(d, 2.12194440e-4f), r), correction);
@@ -31,13 +55,7 @@ HWY_INLINE FloatVector exp_of_sum(FloatTag d, FloatVector x, FloatVector correct
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
   p = hn::Add(hn::MulAdd(p, hn::Mul(r, r), r), hn::Set(d, 1.0f));
-  // 2^n in two factors: alone it would leave the range of normal numbers before the product does.
-  const auto exponent = hn::ConvertTo(integers, n);
-  const auto half = hn::ShiftRight<1>(exponent);
-  const auto bias = hn::Set(integers, 127);
-  const auto scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const auto scale2 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(exponent, half), bias)));
-  return hn::Mul(hn::Mul(p, scale1), scale2);
+  return times_power_of_two(d, p, n);
 }
 
 /// 2 ulp.
