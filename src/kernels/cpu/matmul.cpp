@@ -16,13 +16,19 @@
 namespace heddle::cpu {
 namespace {
 
-/// Rows and columns of the block of C that one index of parallel_for computes: its parts of A (480 KiB), B (120 KiB)
-/// and the sums (144 KiB) share the second-level cache.
-constexpr std::int64_t kBlockRows = 384;
-constexpr std::int64_t kBlockColumns = 96;
+/// Rows and columns of the block of C that one index of parallel_for computes. Its part of B (60 KiB) stays in the
+/// second-level cache; A passes by for each strip of B, in order and slowly enough to come from the cache behind.
+constexpr std::int64_t kBlockRows = 1024;
+constexpr std::int64_t kBlockColumns = 48;
+/// The same where the depth is cut into groups.
+constexpr std::int64_t kGroupedRows = 512;
 /// Rows that should at least share one packing of B.
 constexpr std::int64_t kMinBlockRows = 96;
-constexpr std::int64_t kBlocksPerThread = 8;
+/// Rows of which all of A's depth should at least fit into the scratch: else it is cut into groups.
+constexpr std::int64_t kMinPanelRows = 384;
+constexpr std::int64_t kBlocksPerThread = 4;
+/// Two lines of a cache: half of that is aligned to a vector.
+constexpr std::int64_t kLineFloats = 32;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t multiple) { return ceil_div(a, multiple) * multiple; }
@@ -33,11 +39,16 @@ T* advance(T* data, DType dtype, std::int64_t elements) {
   return static_cast<Byte*>(data) + elements * static_cast<std::int64_t>(dtype_bytes(dtype));
 }
 
-/// How a product is cut. Only depth_block shows in the result.
+/// How a product is cut. Only depth_block shows in the result. Rows are dealt out in shares, one for each thread where
+/// they suffice: a thread packs and multiplies the rows of its share, in its part of the scratch, unless another one
+/// has nothing left to do.
 struct Blocking {
   std::int64_t depth_block;
-  std::int64_t group_depth;    ///< depth of which A is packed at a time, a multiple of depth_block
-  std::int64_t panel_rows;     ///< rows of which A is packed at a time
+  std::int64_t group_depth;  ///< depth of which A is packed at a time, a multiple of depth_block
+  std::int64_t shares;
+  std::int64_t share_rows;     ///< a multiple of row_tile
+  std::int64_t share_words;    ///< of the scratch
+  std::int64_t panel_rows;     ///< rows of each share of which A is packed at a time
   std::int64_t panel_columns;  ///< columns computed with them; all, unless partial sums have to wait for the next group
   std::int64_t block_rows;     ///< of one index of parallel_for; a multiple of row_tile
   std::int64_t block_columns;  ///< a multiple of column_tile
@@ -55,31 +66,44 @@ std::int64_t even_part(std::int64_t extent, std::int64_t most, std::int64_t tile
   return ceil_div(tiles, parts) * tile;
 }
 
+/// Sets how rows are dealt out, where a share needs at least `least_words` of the scratch.
+void deal_rows(Blocking& blocking, const MatrixProduct& p, const MatmulKernels& kernels, std::int64_t shared_words,
+               std::int64_t least_words) {
+  const std::int64_t most = std::min(p.rows / kMinBlockRows, shared_words / least_words);
+  blocking.shares = std::clamp<std::int64_t>(most, 1, threads());
+  blocking.share_rows = round_up(ceil_div(p.rows, blocking.shares), kernels.row_tile);
+  blocking.share_words = shared_words / blocking.shares / kLineFloats * kLineFloats;
+}
+
 Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, const Scratch& scratch) {
   Blocking blocking;
   const auto shared_words = static_cast<std::int64_t>(scratch.shared_bytes / sizeof(float));
-  const std::int64_t rows = round_up(p.rows, kernels.row_tile);
   blocking.depth_block = p.depth_block > 0 ? p.depth_block : depth_block(p.depth);
   blocking.panel_columns = p.columns;
   const std::int64_t row_words = blocking.words(kernels, p.depth);
-  if (std::min(rows, kBlockRows) * row_words <= shared_words) {
+  std::int64_t most_rows = kBlockRows;
+  if (std::min(round_up(p.rows, kernels.row_tile), kMinPanelRows) * row_words <= shared_words) {
+    deal_rows(blocking, p, kernels, shared_words, kMinBlockRows * row_words);
     blocking.group_depth = p.depth;
-    blocking.panel_rows = even_part(p.rows, shared_words / row_words, kernels.row_tile);
+    blocking.panel_rows = even_part(blocking.share_rows, blocking.share_words / row_words, kernels.row_tile);
   } else {
     // Half of the scratch for A, half for the sums that are carried from group to group.
-    blocking.panel_rows = even_part(p.rows, kBlockRows, kernels.row_tile);
-    const std::int64_t blocks = shared_words / 2 / blocking.panel_rows / kernels.words(blocking.depth_block);
-    blocking.group_depth = blocks * blocking.depth_block;
-    const std::int64_t room = shared_words / 2 / (blocking.panel_rows + kernels.row_tile) - kBlockColumns;
+    const std::int64_t block_words = kernels.words(blocking.depth_block);
+    deal_rows(blocking, p, kernels, shared_words, 2 * kMinBlockRows * block_words);
+    const std::int64_t half = blocking.share_words / 2;
+    most_rows = kGroupedRows;
+    blocking.panel_rows = even_part(blocking.share_rows, std::min(most_rows, half / block_words), kernels.row_tile);
+    blocking.group_depth = half / blocking.panel_rows / block_words * blocking.depth_block;
+    const std::int64_t room = half / (blocking.panel_rows + kernels.row_tile) - kBlockColumns;
     blocking.panel_columns = even_part(p.columns, room, kernels.column_tile);
     HEDDLE_CHECK(blocking.group_depth > 0);
   }
-  blocking.block_rows = even_part(std::min(p.rows, blocking.panel_rows), kBlockRows, kernels.row_tile);
+  blocking.block_rows = even_part(blocking.panel_rows, most_rows, kernels.row_tile);
   blocking.block_columns = even_part(blocking.panel_columns, kBlockColumns, kernels.column_tile);
   // Smaller blocks where there would be too few to spread over the threads.
   const std::int64_t wanted = kBlocksPerThread * threads();
   const auto count = [&] {
-    return ceil_div(std::min(p.rows, blocking.panel_rows), blocking.block_rows) *
+    return blocking.shares * ceil_div(blocking.panel_rows, blocking.block_rows) *
            ceil_div(blocking.panel_columns, blocking.block_columns);
   };
   if (threads() > 1) {
@@ -97,50 +121,70 @@ Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, c
 
 /// What stays the same over the blocks of one panel and group.
 struct Panel {
-  std::int64_t row, rows, column, columns, depth_begin, depth;
+  std::int64_t row;  ///< within each share
+  std::int64_t column, columns, depth_begin, depth;
 };
+
+/// The rows of a share in a panel; the last shares may have none.
+struct Rows {
+  std::int64_t begin, count;
+};
+Rows rows_of(const MatrixProduct& p, const Blocking& blocking, const Panel& panel, std::int64_t share) {
+  const std::int64_t begin = share * blocking.share_rows + panel.row;
+  const std::int64_t end = std::min(p.rows, (share + 1) * blocking.share_rows);
+  return {begin, std::clamp<std::int64_t>(end - begin, 0, blocking.panel_rows)};
+}
 
 void pack_panel(const MatrixProduct& p, const MatmulKernels& kernels, const Blocking& blocking, const Panel& panel,
                 float* packed) {
-  const std::int64_t strips_per_index = std::min<std::int64_t>(8, 64 / kernels.row_tile);
-  const std::int64_t strips = ceil_div(panel.rows, kernels.row_tile);
-  const std::int64_t runs = ceil_div(strips, strips_per_index);
-  parallel_for(runs * ceil_div(panel.depth, blocking.depth_block), [&](std::int64_t index, int) {
-    const std::int64_t k = index / runs * blocking.depth_block;
+  const std::int64_t rows_per_index = std::min<std::int64_t>(8, 64 / kernels.row_tile) * kernels.row_tile;
+  const std::int64_t runs = ceil_div(blocking.panel_rows, rows_per_index);
+  const std::int64_t depth_blocks = ceil_div(panel.depth, blocking.depth_block);
+  parallel_for(blocking.shares * runs * depth_blocks, [&](std::int64_t index, int) {
+    const std::int64_t share = index / (runs * depth_blocks);
+    const Rows rows = rows_of(p, blocking, panel, share);
+    const std::int64_t row = index / depth_blocks % runs * rows_per_index;
+    if (row >= rows.count) return;
+    const std::int64_t k = index % depth_blocks * blocking.depth_block;
     const std::int64_t depth = std::min(blocking.depth_block, panel.depth - k);
-    const std::int64_t row = index % runs * strips_per_index * kernels.row_tile;
-    kernels.pack_a(submatrix(p.a, panel.row + row, panel.depth_begin + k),
-                   std::min(strips_per_index * kernels.row_tile, panel.rows - row), depth,
-                   packed + strips * kernels.row_tile * blocking.words(kernels, k) + row * kernels.words(depth));
+    kernels.pack_a(
+        submatrix(p.a, rows.begin + row, panel.depth_begin + k), std::min(rows_per_index, rows.count - row), depth,
+        packed + share * blocking.share_words + round_up(rows.count, kernels.row_tile) * blocking.words(kernels, k) +
+            row * kernels.words(depth));
   });
 }
 
-/// `carried` holds the sums of all blocks from group to group; null when there is one group.
+/// `carries`: sums are carried from group to group, in the second half of each share's scratch.
 void multiply_panel(const MatrixProduct& p, const MatmulKernels& kernels, const Blocking& blocking, const Panel& panel,
-                    const float* packed, float* carried, const Scratch& scratch) {
-  const std::int64_t row_blocks = ceil_div(panel.rows, blocking.block_rows);
+                    float* packed, bool carries, const Scratch& scratch) {
+  const std::int64_t row_blocks = ceil_div(blocking.panel_rows, blocking.block_rows);
   const std::int64_t column_blocks = ceil_div(panel.columns, blocking.block_columns);
   const std::int64_t block_floats = blocking.block_rows * blocking.block_columns;
-  HEDDLE_CHECK(carried == nullptr || static_cast<std::size_t>(row_blocks * column_blocks * block_floats) <=
-                                         scratch.shared_bytes / sizeof(float) / 2);
-  parallel_for(row_blocks * column_blocks, [&](std::int64_t index, int thread) {
-    const std::int64_t row = index / column_blocks * blocking.block_rows;
-    const std::int64_t column = index % column_blocks * blocking.block_columns;
+  const std::int64_t blocks = row_blocks * column_blocks;
+  HEDDLE_CHECK(!carries || blocks * block_floats <= blocking.share_words / 2);
+  parallel_for(blocking.shares * blocks, [&](std::int64_t index, int thread) {
+    const std::int64_t share = index / blocks, in_share = index % blocks;
+    const Rows rows = rows_of(p, blocking, panel, share);
+    const std::int64_t row = in_share / column_blocks * blocking.block_rows;
+    if (row >= rows.count) return;
+    const std::int64_t column = in_share % column_blocks * blocking.block_columns;
     auto* own =
         reinterpret_cast<float*>(scratch.per_thread + static_cast<std::size_t>(thread) * scratch.bytes_per_thread);
-    const std::int64_t c_row = panel.row + row, c_column = panel.column + column;
+    float* of_share = packed + share * blocking.share_words;
+    const std::int64_t c_row = rows.begin + row, c_column = panel.column + column;
     MatmulBlock block;
-    block.rows = std::min(blocking.block_rows, panel.rows - row);
+    block.rows = std::min(blocking.block_rows, rows.count - row);
     block.columns = std::min(blocking.block_columns, panel.columns - column);
+    block.coming_columns = std::min(blocking.block_columns, panel.columns - column - block.columns);
     block.depth = panel.depth;
     block.depth_block = blocking.depth_block;
-    block.a = packed;
-    block.a_rows = round_up(panel.rows, kernels.row_tile);
+    block.a = of_share;
+    block.a_rows = round_up(rows.count, kernels.row_tile);
     block.a_first_strip = row / kernels.row_tile;
     block.b = submatrix(p.b, panel.depth_begin, c_column);
     block.packed_b = own;
-    block.partial = carried == nullptr ? own + blocking.block_columns * kernels.words(blocking.depth_block)
-                                       : carried + index * block_floats;
+    block.partial = carries ? of_share + blocking.share_words / 2 + in_share * block_floats
+                            : own + blocking.block_columns * kernels.words(blocking.depth_block);
     block.first = panel.depth_begin == 0;
     block.starts_at_c = block.first && p.starts_at_c;
     block.last = panel.depth_begin + panel.depth == p.depth;
@@ -171,16 +215,15 @@ void matmul(const MatrixProduct& product, const Scratch& scratch) {
   const MatmulKernels& kernels = matmul_kernels(is_bf16 ? DType::bf16 : p.compute_dtype);
   const Blocking blocking = choose_blocking(p, kernels, scratch);
   auto* packed = reinterpret_cast<float*>(scratch.shared);
-  float* carried = blocking.group_depth < p.depth ? packed + scratch.shared_bytes / sizeof(float) / 2 : nullptr;
+  const bool carries = blocking.group_depth < p.depth;
   Panel panel;
-  for (panel.row = 0; panel.row < p.rows; panel.row += blocking.panel_rows) {
-    panel.rows = std::min(blocking.panel_rows, p.rows - panel.row);
+  for (panel.row = 0; panel.row < blocking.share_rows; panel.row += blocking.panel_rows) {
     for (panel.column = 0; panel.column < p.columns; panel.column += blocking.panel_columns) {
       panel.columns = std::min(blocking.panel_columns, p.columns - panel.column);
       for (panel.depth_begin = 0; panel.depth_begin < p.depth; panel.depth_begin += blocking.group_depth) {
         panel.depth = std::min(blocking.group_depth, p.depth - panel.depth_begin);
         pack_panel(p, kernels, blocking, panel, packed);
-        multiply_panel(p, kernels, blocking, panel, packed, carried, scratch);
+        multiply_panel(p, kernels, blocking, panel, packed, carries, scratch);
       }
     }
   }

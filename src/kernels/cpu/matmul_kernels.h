@@ -18,6 +18,7 @@ struct MatmulBlock {
   const float* a;                   ///< packed A of the group: [depth blocks][strips][words of the block][row_tile]
   std::int64_t a_rows;              ///< strips * row_tile
   std::int64_t a_first_strip;       ///< the block's first row begins this strip
+  std::int64_t coming_columns;      ///< behind these, which the same thread computes next; 0: none
   MatrixOperand b;                  ///< from the group's first depth and the block's first column on
   float* packed_b;                  ///< [strips of B][words of depth_block][column_tile], of this thread
   float* partial;                   ///< f32 sums [strips of B][strips of A][row_tile][column_tile]

@@ -85,8 +85,10 @@ void pack_along_depth(const T* from, std::int64_t tile_stride, std::int64_t dept
 /// a page of its own.
 template <std::int64_t kTile, typename T>
 void pack_along_tile(const T* from, std::int64_t depth_stride, std::int64_t strips, std::int64_t depth, float* packed) {
+  constexpr std::int64_t kRowsAhead = 8, kLine = 64 / static_cast<std::int64_t>(sizeof(T));
   for (std::int64_t k = 0; k < depth; ++k) {
     const T* row = from + k * depth_stride;
+    for (std::int64_t i = 0; i < strips * kTile; i += kLine) __builtin_prefetch(row + kRowsAhead * depth_stride + i);
     float* to = packed + k * kTile;
     for (std::int64_t strip = 0; strip < strips; ++strip, row += kTile, to += kTile * depth) {
       if constexpr (kTile % kPackLanes == 0) {

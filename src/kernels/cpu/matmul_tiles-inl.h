@@ -195,6 +195,37 @@ class ColumnPacker {
   std::optional<QuantizedReader> reader_;
 };
 
+/// Brings a part of B near, a few lines at a time, while what is packed of it is multiplied.
+class ColumnPrefetcher {
+ public:
+  /// `steps`: calls of step() until all is asked for.
+  ColumnPrefetcher(const MatrixOperand& b, std::int64_t depth, std::int64_t columns, std::int64_t steps) {
+    const bool along_depth = b.row_stride == 1;
+    if (is_quantized(b.dtype) || (!along_depth && b.column_stride != 1)) return;
+    const auto element = static_cast<std::int64_t>(dtype_bytes(b.dtype));
+    row_ = static_cast<const char*>(b.data);
+    row_bytes_ = (along_depth ? depth : columns) * element;
+    stride_ = (along_depth ? b.column_stride : b.row_stride) * element;
+    rows_ = along_depth ? columns : depth;
+    per_step_ = (rows_ * ((row_bytes_ + kLine - 1) / kLine) + steps - 1) / steps;
+  }
+  void step() {
+    for (std::int64_t n = 0; n < per_step_ && rows_ > 0; ++n) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += kLine;
+      if (at_ < row_bytes_) continue;
+      at_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLine = 64;
+  const char* row_ = nullptr;
+  std::int64_t row_bytes_ = 0, stride_ = 0, rows_ = 0, per_step_ = 0, at_ = 0;
+};
+
 template <class Factors>
 void multiply(const MatmulBlock& block);
 
@@ -217,20 +248,27 @@ void multiply(const MatmulBlock& block) {
     const bool finished = block.last && k + depth == block.depth;
     packer.pack(k, depth, block.columns, block.packed_b);
     const float* a_block = block.a + k / block.depth_block * kKernels<Factors>.words(block.depth_block) * block.a_rows;
+    const bool is_last = k + depth == block.depth;
+    const MatrixOperand coming_b = is_last ? submatrix(block.b, 0, block.columns) : submatrix(block.b, k + depth, 0);
+    const std::int64_t coming_depth = std::min(block.depth_block, is_last ? block.depth : block.depth - k - depth);
+    ColumnPrefetcher coming(coming_b, coming_depth, is_last ? block.coming_columns : block.columns,
+                            row_strips * ((block.columns + kColumns - 1) / kColumns));
     const float* b_strip = block.packed_b;
     float* sums = block.partial;
+    const bool is_whole = finished && !adds;  // then sums of one tile stay near
     for (std::int64_t column = 0; column < block.columns; column += kColumns, b_strip += kColumns * words) {
       const std::int64_t columns = std::min(kColumns, block.columns - column);
       const auto& functions = Factors::kTiles[static_cast<std::size_t>((columns - 1) / Factors::kColumnStep)];
       const float* a_strip = a_block + block.a_first_strip * kRows * words;
       for (std::int64_t strip = 0; strip < row_strips; ++strip) {
         const std::int64_t rows = std::min(kRows, block.rows - strip * kRows);
+        coming.step();
         if (finished) prefetch_result(block, strip * kRows, rows, column, columns);
         if (starts_at_c) load_tile<kRows, kColumns>(block, strip * kRows, column, sums);
         functions[static_cast<std::size_t>((rows - 1) / Factors::kRowStep)](a_strip, b_strip, words, adds, sums);
         if (finished) finish(block, strip * kRows, column, sums);
         a_strip += kRows * words;
-        sums += kRows * kColumns;
+        if (!is_whole) sums += kRows * kColumns;
       }
     }
   }
