@@ -42,8 +42,7 @@ void write_weight_gradient(const Head& head, const MatrixOperand& d, const Tenso
   product.b = is_transposed ? d : Head::rows_of(x, begin);
   product.c = dweight.data;
   product.c_row_stride = product.columns;
-  product.addend = add ? dweight.data : nullptr;
-  product.addend_row_stride = product.columns;
+  product.starts_at_c = add;
   matmul(product, head.scratch);
 }
 

@@ -106,7 +106,7 @@ void pack_amx_rows(const T* from, std::int64_t row_stride, std::int64_t depth_st
 template <class Registers, int kRows, int kColumns>
 struct AmxTile {
   static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t words, bool add,
-                       float* HWY_RESTRICT sums) {
+                       float* HWY_RESTRICT sums, std::int64_t stride) {
     constexpr bool kLower = kRows == 2, kRight = kColumns == 2;
     Registers::template zero<0>();
     if constexpr (kRight) Registers::template zero<1>();
@@ -130,26 +130,26 @@ struct AmxTile {
       b += kAmxTileWords;
       right += kAmxTileWords;
     }
-    if (!add) return store(sums);
+    if (!add) return store(sums, stride);
     alignas(64) float block[kAmxRowStrip * kAmxColumnStrip];
-    store(block);
+    store(block, kAmxColumnStrip);
     const FloatTag d;
     for (std::int64_t row = 0; row < kRows * kAmxRows; ++row) {
       HWY_UNROLL(2)
       for (std::int64_t column = 0; column < kColumns * kAmxColumns; column += kTileLanes) {
-        const std::int64_t at = row * kAmxColumnStrip + column;
-        hn::Store(hn::Add(hn::Load(d, sums + at), hn::Load(d, block + at)), d, sums + at);
+        float* to = sums + row * stride + column;
+        hn::StoreU(hn::Add(hn::LoadU(d, to), hn::Load(d, block + row * kAmxColumnStrip + column)), d, to);
       }
     }
   }
 
  private:
-  static void store(float* to) {
-    constexpr std::int64_t kBytes = kAmxColumnStrip * sizeof(float), kLower = kAmxRows * kAmxColumnStrip;
-    Registers::template store<0>(to, kBytes);
-    if constexpr (kColumns == 2) Registers::template store<1>(to + kAmxColumns, kBytes);
-    if constexpr (kRows == 2) Registers::template store<2>(to + kLower, kBytes);
-    if constexpr (kRows == 2 && kColumns == 2) Registers::template store<3>(to + kLower + kAmxColumns, kBytes);
+  static void store(float* to, std::int64_t stride) {
+    const std::int64_t bytes = stride * static_cast<std::int64_t>(sizeof(float)), lower = kAmxRows * stride;
+    Registers::template store<0>(to, bytes);
+    if constexpr (kColumns == 2) Registers::template store<1>(to + kAmxColumns, bytes);
+    if constexpr (kRows == 2) Registers::template store<2>(to + lower, bytes);
+    if constexpr (kRows == 2 && kColumns == 2) Registers::template store<3>(to + lower + kAmxColumns, bytes);
   }
 };
 

@@ -124,7 +124,7 @@ HWY_INLINE void store_words(const float* const (&terms)[kDotDepth], DotWord* to)
 template <int kRows, int kVectors>
 struct DotTile {
   static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t words, bool add,
-                       float* HWY_RESTRICT sums) {
+                       float* HWY_RESTRICT sums, std::int64_t stride) {
     const FloatTag d;
     FloatVector sum[kRows][kVectors];
     clear_tile(sum);
@@ -139,7 +139,7 @@ struct DotTile {
         for (int j = 0; j < kVectors; ++j) sum[i][j] = add_words(element, row[j], sum[i][j]);
       }
     }
-    store_tile(sum, add, sums);
+    store_tile(sum, add, sums, stride);
   }
 };
 

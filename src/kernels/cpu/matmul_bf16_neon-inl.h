@@ -72,7 +72,7 @@ void pack_words_along_tile(const T* from, std::int64_t depth_stride, std::int64_
 template <int kRows, int kVectors>
 struct DotTile {
   static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t words, bool add,
-                       float* HWY_RESTRICT sums) {
+                       float* HWY_RESTRICT sums, std::int64_t stride) {
     constexpr int kRowPairs = (kRows + 1) / 2, kColumnPairs = 2 * kVectors;
     static_assert(kTileLanes == 4 && kRowTile % 2 == 0);
     const FloatTag d;
@@ -99,7 +99,7 @@ struct DotTile {
         by_row[i][j] = i % 2 == 0 ? hn::ConcatLowerLower(d, right, left) : hn::ConcatUpperUpper(d, right, left);
       }
     }
-    store_tile(by_row, add, sums);
+    store_tile(by_row, add, sums, stride);
   }
 };
 

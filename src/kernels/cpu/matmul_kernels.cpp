@@ -38,11 +38,11 @@ HWY_INLINE void add_depth(const float* HWY_RESTRICT a, const float* HWY_RESTRICT
 template <int kRows, int kVectors>
 struct Tile {
   static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, bool add,
-                       float* HWY_RESTRICT sums) {
+                       float* HWY_RESTRICT sums, std::int64_t stride) {
     FloatVector sum[kRows][kVectors];
     clear_tile(sum);
     for (std::int64_t k = 0; k < depth; ++k, a += kRowTile, b += kColumnTile) add_depth(a, b, sum);
-    store_tile(sum, add, sums);
+    store_tile(sum, add, sums, stride);
   }
 };
 
@@ -67,7 +67,7 @@ struct Float32Factors {
 template <int kRows, int kVectors>
 struct PairedTile {
   static void multiply(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t depth, bool add,
-                       float* HWY_RESTRICT sums) {
+                       float* HWY_RESTRICT sums, std::int64_t stride) {
     FloatVector sum[kRows][kVectors];
     clear_tile(sum);
     for (std::int64_t k = 0; k + 2 <= depth; k += 2, a += 2 * kRowTile, b += 2 * kColumnTile) {
@@ -75,7 +75,7 @@ struct PairedTile {
       add_depth(a, b, sum);
     }
     if (depth % 2 != 0) add_depth(a, b, sum);
-    store_tile(sum, add, sums);
+    store_tile(sum, add, sums, stride);
   }
 };
 

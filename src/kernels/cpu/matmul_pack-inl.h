@@ -24,19 +24,29 @@ inline constexpr std::int64_t kPackLanes = static_cast<std::int64_t>(hn::MaxLane
 using FourTag = hn::FixedTag<float, 4>;
 using FourVector = hn::Vec<FourTag>;
 
-HWY_INLINE FourVector load_four(const float* from) { return hn::LoadU(FourTag(), from); }
-HWY_INLINE FourVector load_four(const BFloat16* from) {
-  const hn::Rebind<std::uint16_t, FourTag> narrow;
-  const hn::Rebind<std::uint32_t, FourTag> wide;
-  return hn::BitCast(FourTag(), hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, &from->bits))));
+/// As many elements as D has lanes, 4 or 8.
+template <class D>
+HWY_INLINE hn::Vec<D> load_lanes(D d, const float* from) {
+  return hn::LoadU(d, from);
 }
-HWY_INLINE FourVector load_four(const Float16* from) {
+template <class D>
+HWY_INLINE hn::Vec<D> load_lanes(D d, const BFloat16* from) {
+  const hn::Rebind<std::uint16_t, D> narrow;
+  const hn::Rebind<std::uint32_t, D> wide;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, hn::LoadU(narrow, &from->bits))));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_lanes(D d, const Float16* from) {
 #if HWY_TARGET == HWY_EMU128
-  return load(FourTag(), from);
+  return load(d, from);
 #else
-  const hn::Rebind<hwy::float16_t, FourTag> narrow;
-  return hn::PromoteTo(FourTag(), hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from)));
+  const hn::Rebind<hwy::float16_t, D> narrow;
+  return hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(from)));
 #endif
+}
+template <typename T>
+HWY_INLINE FourVector load_four(const T* from) {
+  return load_lanes(FourTag(), from);
 }
 
 /// strip[0..4)[0..4) = the transpose of four elements from each of four rows.
@@ -58,21 +68,67 @@ HWY_INLINE void pack_four_by_four(const T* from, std::int64_t tile_stride, float
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)), d, strip + 3 * kTile);
 }
 
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+/// strip[0..8)[0..8) = the transpose of eight elements from each of eight rows.
+template <std::int64_t kTile, typename T>
+HWY_INLINE void pack_eight_by_eight(const T* from, std::int64_t tile_stride, float* strip) {
+  using EightTag = hn::FixedTag<float, 8>;
+  const EightTag half;
+  const FloatTag d;
+  const hn::Repartition<std::uint64_t, FloatTag> pairs;
+  const auto rows = [&](std::int64_t i) HWY_ATTR {  // i and i + 4
+    return hn::Combine(d, load_lanes(half, from + (i + 4) * tile_stride), load_lanes(half, from + i * tile_stride));
+  };
+  const auto row0 = rows(0), row1 = rows(1), row2 = rows(2), row3 = rows(3);
+  const auto low01 = hn::BitCast(pairs, hn::InterleaveLower(d, row0, row1));
+  const auto low23 = hn::BitCast(pairs, hn::InterleaveLower(d, row2, row3));
+  const auto high01 = hn::BitCast(pairs, hn::InterleaveUpper(d, row0, row1));
+  const auto high23 = hn::BitCast(pairs, hn::InterleaveUpper(d, row2, row3));
+  // Blocks of four: rows 0-3 at depth j and at 4 + j, rows 4-7 at the same.
+  const auto store_both = [&](std::int64_t k, __m512 left, __m512 right) HWY_ATTR {  // of depth k and k + 1
+    const auto store_pair = [&](std::int64_t at, __m512 both) HWY_ATTR {
+      if constexpr (kTile == 8) {
+        hn::StoreU(FloatVector{both}, d, strip + at * kTile);
+      } else {
+        hn::StoreU(hn::LowerHalf(half, FloatVector{both}), half, strip + at * kTile);
+        hn::StoreU(hn::UpperHalf(half, FloatVector{both}), half, strip + (at + 1) * kTile);
+      }
+    };
+    store_pair(k, _mm512_shuffle_f32x4(left, right, 0x88));
+    store_pair(k + 4, _mm512_shuffle_f32x4(left, right, 0xdd));
+  };
+  store_both(0, hn::BitCast(d, hn::InterleaveLower(pairs, low01, low23)).raw,
+             hn::BitCast(d, hn::InterleaveUpper(pairs, low01, low23)).raw);
+  store_both(2, hn::BitCast(d, hn::InterleaveLower(pairs, high01, high23)).raw,
+             hn::BitCast(d, hn::InterleaveUpper(pairs, high01, high23)).raw);
+}
+inline constexpr std::int64_t kPackStep = 8;
+template <std::int64_t kTile, typename T>
+HWY_INLINE void pack_square(const T* from, std::int64_t tile_stride, float* strip) {
+  pack_eight_by_eight<kTile>(from, tile_stride, strip);
+}
+#else
+inline constexpr std::int64_t kPackStep = 4;
+template <std::int64_t kTile, typename T>
+HWY_INLINE void pack_square(const T* from, std::int64_t tile_stride, float* strip) {
+  pack_four_by_four<kTile>(from, tile_stride, strip);
+}
+#endif
+
 /// A full strip whose elements are adjacent along the depth. A cache line of a row is used up before the next row's is
-/// touched: rows a power of two apart share a set of the cache.
+/// touched: rows a power of two apart share a set of the cache. The strip behind it is brought near.
 template <std::int64_t kTile, typename T>
 void pack_along_depth(const T* from, std::int64_t tile_stride, std::int64_t depth, float* strip) {
-  constexpr std::int64_t kLinesAhead = 4;
   constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t whole = depth - depth % 4;
+  const std::int64_t whole = depth - depth % kPackStep;
   for (std::int64_t line = 0; line < whole; line += kLine) {
     const std::int64_t end = std::min(whole, line + kLine);
-    for (std::int64_t i = 0; i < kTile; i += 4) {
-      for (std::int64_t row = i; row < i + 4; ++row) {
-        __builtin_prefetch(from + row * tile_stride + line + kLinesAhead * kLine);  // may lie beyond the matrix
+    for (std::int64_t i = 0; i < kTile; i += kPackStep) {
+      for (std::int64_t row = i; kTile <= 8 && row < i + kPackStep; ++row) {
+        __builtin_prefetch(from + (kTile + row) * tile_stride + line);  // may lie beyond the matrix
       }
-      for (std::int64_t k = line; k < end; k += 4) {
-        pack_four_by_four<kTile>(from + i * tile_stride + k, tile_stride, strip + k * kTile + i);
+      for (std::int64_t k = line; k < end; k += kPackStep) {
+        pack_square<kTile>(from + i * tile_stride + k, tile_stride, strip + k * kTile + i);
       }
     }
   }

@@ -33,9 +33,10 @@ inline constexpr std::int64_t kTileLanes = static_cast<std::int64_t>(hn::MaxLane
 inline constexpr std::int64_t kColumnTile = kTileVectors * kTileLanes;
 static_assert(kRowTile % 4 == 0, "packing goes by four");
 
-/// sums[rows, columns] (+)= A strip * B strip over `depth`; rows of `sums` are as far apart as a tile is wide. For one
-/// number of rows and of columns.
-using TileFunction = void (*)(const float* a, const float* b, std::int64_t depth, bool add, float* sums);
+/// sums[rows, columns] (+)= A strip * B strip over `depth`; rows of `sums` are `stride` apart. For one number of rows
+/// and of columns.
+using TileFunction = void (*)(const float* a, const float* b, std::int64_t depth, bool add, float* sums,
+                              std::int64_t stride);
 /// By vectors - 1, then rows - 1.
 using TileFunctions = std::array<std::array<TileFunction, kRowTile>, kTileVectors>;
 
@@ -63,14 +64,15 @@ HWY_INLINE void clear_tile(FloatVector (&sum)[kRows][kVectors]) {
 }
 
 template <int kRows, int kVectors>
-HWY_INLINE void store_tile(const FloatVector (&sum)[kRows][kVectors], bool add, float* HWY_RESTRICT sums) {
+HWY_INLINE void store_tile(const FloatVector (&sum)[kRows][kVectors], bool add, float* HWY_RESTRICT sums,
+                           std::int64_t stride) {
   const FloatTag d;
   HWY_UNROLL(16)
   for (int i = 0; i < kRows; ++i) {
     HWY_UNROLL(4)
     for (int j = 0; j < kVectors; ++j) {
-      float* to = sums + i * kColumnTile + j * kTileLanes;
-      hn::Store(add ? hn::Add(hn::Load(d, to), sum[i][j]) : sum[i][j], d, to);
+      float* to = sums + i * stride + j * kTileLanes;
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum[i][j]) : sum[i][j], d, to);
     }
   }
 }
@@ -195,35 +197,35 @@ class ColumnPacker {
   std::optional<QuantizedReader> reader_;
 };
 
-/// Brings a part of B near, a few lines at a time, while what is packed of it is multiplied.
-class ColumnPrefetcher {
+/// Brings `rows` by `columns` elements of an operand near, a few lines at a time, while others are multiplied.
+class OperandPrefetcher {
  public:
   /// `steps`: calls of step() until all is asked for.
-  ColumnPrefetcher(const MatrixOperand& b, std::int64_t depth, std::int64_t columns, std::int64_t steps) {
-    const bool along_depth = b.row_stride == 1;
-    if (is_quantized(b.dtype) || (!along_depth && b.column_stride != 1)) return;
-    const auto element = static_cast<std::int64_t>(dtype_bytes(b.dtype));
-    row_ = static_cast<const char*>(b.data);
-    row_bytes_ = (along_depth ? depth : columns) * element;
-    stride_ = (along_depth ? b.column_stride : b.row_stride) * element;
-    rows_ = along_depth ? columns : depth;
-    per_step_ = (rows_ * ((row_bytes_ + kLine - 1) / kLine) + steps - 1) / steps;
+  OperandPrefetcher(const MatrixOperand& m, std::int64_t rows, std::int64_t columns, std::int64_t steps) {
+    const bool by_columns = m.row_stride == 1;
+    if (is_quantized(m.dtype) || (!by_columns && m.column_stride != 1)) return;
+    const auto element = static_cast<std::int64_t>(dtype_bytes(m.dtype));
+    run_ = static_cast<const char*>(m.data);
+    run_bytes_ = (by_columns ? rows : columns) * element;
+    stride_ = (by_columns ? m.column_stride : m.row_stride) * element;
+    runs_ = by_columns ? columns : rows;
+    per_step_ = (runs_ * ((run_bytes_ + kLine - 1) / kLine) + steps - 1) / steps;
   }
   void step() {
-    for (std::int64_t n = 0; n < per_step_ && rows_ > 0; ++n) {
-      __builtin_prefetch(row_ + at_, 0, 2);
+    for (std::int64_t n = 0; n < per_step_ && runs_ > 0; ++n) {
+      __builtin_prefetch(run_ + at_, 0, 2);
       at_ += kLine;
-      if (at_ < row_bytes_) continue;
+      if (at_ < run_bytes_) continue;
       at_ = 0;
-      row_ += stride_;
-      --rows_;
+      run_ += stride_;
+      --runs_;
     }
   }
 
  private:
   static constexpr std::int64_t kLine = 64;
-  const char* row_ = nullptr;
-  std::int64_t row_bytes_ = 0, stride_ = 0, rows_ = 0, per_step_ = 0, at_ = 0;
+  const char* run_ = nullptr;
+  std::int64_t run_bytes_ = 0, stride_ = 0, runs_ = 0, per_step_ = 0, at_ = 0;
 };
 
 template <class Factors>
@@ -239,7 +241,11 @@ void multiply(const MatmulBlock& block) {
   [[maybe_unused]] const typename Factors::Scope scope{};
   const ColumnPacker<Factors> packer(block.b);
   const FinishFunction finish = finish_function<kRows, kColumns>(block);
+  // Sums of f32 without addends wait for the next depth block where they end.
+  const bool in_place =
+      block.first && block.last && block.c_dtype == DType::f32 && block.addend == nullptr && block.bias == nullptr;
   const std::int64_t row_strips = (block.rows + kRows - 1) / kRows;
+  const std::int64_t column_strips = (block.columns + kColumns - 1) / kColumns;
   for (std::int64_t k = 0; k < block.depth; k += block.depth_block) {
     const std::int64_t depth = std::min(block.depth_block, block.depth - k);
     const std::int64_t words = kKernels<Factors>.words(depth);
@@ -248,14 +254,14 @@ void multiply(const MatmulBlock& block) {
     const bool finished = block.last && k + depth == block.depth;
     packer.pack(k, depth, block.columns, block.packed_b);
     const float* a_block = block.a + k / block.depth_block * kKernels<Factors>.words(block.depth_block) * block.a_rows;
-    const bool is_last = k + depth == block.depth;
-    const MatrixOperand coming_b = is_last ? submatrix(block.b, 0, block.columns) : submatrix(block.b, k + depth, 0);
-    const std::int64_t coming_depth = std::min(block.depth_block, is_last ? block.depth : block.depth - k - depth);
-    ColumnPrefetcher coming(coming_b, coming_depth, is_last ? block.coming_columns : block.columns,
-                            row_strips * ((block.columns + kColumns - 1) / kColumns));
+    const std::int64_t rest = block.depth - k - depth, tiles = row_strips * column_strips;
+    OperandPrefetcher coming =
+        rest > 0 ? OperandPrefetcher(submatrix(block.b, k + depth, 0), std::min(block.depth_block, rest), block.columns,
+                                     tiles)
+                 : OperandPrefetcher(submatrix(block.b, 0, block.columns), std::min(block.depth_block, block.depth),
+                                     block.coming_columns, tiles);
     const float* b_strip = block.packed_b;
     float* sums = block.partial;
-    const bool is_whole = finished && !adds;  // then sums of one tile stay near
     for (std::int64_t column = 0; column < block.columns; column += kColumns, b_strip += kColumns * words) {
       const std::int64_t columns = std::min(kColumns, block.columns - column);
       const auto& functions = Factors::kTiles[static_cast<std::size_t>((columns - 1) / Factors::kColumnStep)];
@@ -263,12 +269,18 @@ void multiply(const MatmulBlock& block) {
       for (std::int64_t strip = 0; strip < row_strips; ++strip) {
         const std::int64_t rows = std::min(kRows, block.rows - strip * kRows);
         coming.step();
-        if (finished) prefetch_result(block, strip * kRows, rows, column, columns);
-        if (starts_at_c) load_tile<kRows, kColumns>(block, strip * kRows, column, sums);
-        functions[static_cast<std::size_t>((rows - 1) / Factors::kRowStep)](a_strip, b_strip, words, adds, sums);
-        if (finished) finish(block, strip * kRows, column, sums);
+        const TileFunction function = functions[static_cast<std::size_t>((rows - 1) / Factors::kRowStep)];
+        if (finished || in_place) prefetch_result(block, strip * kRows, rows, column, columns);
+        if (in_place && rows % Factors::kRowStep == 0 && columns % Factors::kColumnStep == 0) {
+          float* c = static_cast<float*>(block.c) + strip * kRows * block.c_row_stride + column;
+          function(a_strip, b_strip, words, adds, c, block.c_row_stride);
+        } else {
+          if (starts_at_c) load_tile<kRows, kColumns>(block, strip * kRows, column, sums);
+          function(a_strip, b_strip, words, adds, sums, kColumns);
+          if (finished) finish(block, strip * kRows, column, sums);
+        }
         a_strip += kRows * words;
-        if (!is_whole) sums += kRows * kColumns;
+        sums += kRows * kColumns;
       }
     }
   }

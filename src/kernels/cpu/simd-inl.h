@@ -8,9 +8,11 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -86,13 +88,19 @@ HWY_INLINE void store(FloatVector v, FloatTag, Float16* to) {
 /// The first `count` (below the number of lanes) elements, zeros behind them; touches no other memory.
 template <typename T>
 HWY_INLINE FloatVector load_first(FloatTag d, const T* from, std::size_t count) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (std::is_same_v<T, float>) return hn::MaskedLoad(hn::FirstN(d, count), d, from);
+#endif
   HWY_ALIGN T lanes[kMaxFloatLanes] = {};
-  std::memcpy(lanes, from, count * sizeof(T));
+  std::memcpy(lanes, from, std::min(count, kMaxFloatLanes) * sizeof(T));  // g++ 12 fears more
   return load(d, lanes);
 }
 
 template <typename T>
 HWY_INLINE void store_first(FloatVector v, FloatTag d, T* to, std::size_t count) {
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  if constexpr (std::is_same_v<T, float>) return hn::BlendedStore(v, hn::FirstN(d, count), d, to);
+#endif
   HWY_ALIGN T lanes[kMaxFloatLanes];
   store(v, d, lanes);
   std::memcpy(to, lanes, count * sizeof(T));
