@@ -357,9 +357,10 @@ TEST(Attention, BitsDoNotDependOnThreads) {
     std::int64_t heads, kv_heads;
   };
   // Few and many units: with fewer for each thread, one holds a tile instead of two. With one key-value head each unit
-  // of the backward waits for the one before.
-  for (const Case& c :
-       {Case{{1050}, 2, 1}, Case{{330}, 6, 3}, Case{{70, 1, 200, 30, 5}, 4, 2}, Case{{300, 1, 1, 1}, 2, 2}}) {
+  // of the backward waits for the one before. With four documents of whole tiles each thread of two or four has its
+  // own.
+  for (const Case& c : {Case{{1050}, 2, 1}, Case{{330}, 6, 3}, Case{{70, 1, 200, 30, 5}, 4, 2},
+                        Case{{300, 1, 1, 1}, 2, 2}, Case{{256, 256, 256, 256}, 4, 2}}) {
     for (DType type : {DType::f32, DType::bf16}) {
       AttentionProblem x = problem(c.lengths, c.heads, c.kv_heads, 20);
       x.window = 150;

@@ -260,10 +260,18 @@ void attention(const KernelCall& call) {
     using Terms = decltype(terms);
     const int block = tiles_per_block(a, tiles * a.heads, Terms::kDepth);
     const std::int64_t blocks = (tiles + block - 1) / block;
-    parallel_for_in_order(blocks * a.heads, [&](std::int64_t unit, int thread) {
-      const std::int64_t begin = (blocks - 1 - unit / a.heads) * block;
-      attend<Terms>(a, call, {begin, std::min(begin + block, tiles)}, unit % a.heads, thread);
-    });
+    const auto attend_block = [&](std::int64_t index, std::int64_t head, int thread) {
+      const std::int64_t begin = index * block;
+      attend<Terms>(a, call, {begin, std::min(begin + block, tiles)}, head, thread);
+    };
+    if (shares_begin_documents(a, blocks, block)) {
+      parallel_for(blocks * a.heads,
+                   [&](std::int64_t unit, int thread) { attend_block(unit / a.heads, unit % a.heads, thread); });
+    } else {
+      parallel_for_in_order(blocks * a.heads, [&](std::int64_t unit, int thread) {
+        attend_block(blocks - 1 - unit / a.heads, unit % a.heads, thread);  // those that see most keys first
+      });
+    }
   });
 }
 

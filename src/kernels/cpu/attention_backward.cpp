@@ -291,7 +291,7 @@ void visit_pair(const AttentionCall& a, const Operands& x, const KeyTile& key, c
 
 /// In what order units add to dq. A unit visits (head of the group, tile of queries) in ascending order, as its
 /// predecessor, the block of keys before it of the same head, does; it begins no earlier and ends no earlier. Units are
-/// handed out in order, so the predecessor is always under way or done.
+/// handed out in order, so the predecessor is always under way or done, or each thread takes documents of its own.
 class KeyOrder {
  public:
   static constexpr std::int32_t kNothing = -1, kAll = std::numeric_limits<std::int32_t>::max();
@@ -307,9 +307,8 @@ class KeyOrder {
   std::int32_t place(std::int64_t head_in_group, std::int64_t query_tile) const {
     return static_cast<std::int32_t>(head_in_group * tiles_ + query_tile);
   }
-  /// Waits until the predecessor has left `place`.
+  /// Waits until the predecessor has left `place`. Where a unit begins with a document, none visits its queries.
   void enter(std::int64_t unit, std::int32_t place) const {
-    if (unit < kv_heads_) return;
     const std::atomic_ref<std::int32_t> visited(visited_[unit - kv_heads_]);
     for (int tries = 0; visited.load(std::memory_order_acquire) < place; ++tries) {
       if (tries < kPausesBeforeYield) {
@@ -361,13 +360,14 @@ void visit_keys(const AttentionCall& a, const Operands& x, const KeyOrder& order
     key.rows = rows_of_tile(first_tile + static_cast<std::int64_t>(i), {0, a.tokens});
     load_keys<Terms>(a, x, kv_head, key, scratch.query.queries);
   }
-  const std::int64_t last_key = block.back().rows.end - 1;
+  const std::int64_t first_key = block.front().rows.begin, last_key = block.back().rows.end - 1;
+  const bool has_predecessor = unit >= a.kv_heads && !a.begins_document(first_key);
   const std::int64_t document_end = a.document_starts[a.document_of(last_key) + 1];
   const std::int64_t last_query = std::min(document_end - 1, last_key + a.window - 1);
   for (std::int64_t g = 0; g < a.group; ++g) {
     for (std::int64_t query_tile = first_tile; query_tile <= tile_of(last_query); ++query_tile) {
       const std::int32_t place = order.place(g, query_tile);
-      order.enter(unit, place);
+      if (has_predecessor) order.enter(unit, place);
       visit_queries<Terms>(a, x, block, rows_of_tile(query_tile, {0, a.tokens}), kv_head * a.group + g, scratch.query);
       order.leave(unit, place);
     }
@@ -434,11 +434,16 @@ void attention_backward(const KernelCall& call) {
     const int block = tiles_per_block(a, tiles * a.kv_heads, Terms::kDepth);
     const std::int64_t units = (tiles + block - 1) / block * a.kv_heads;
     const KeyOrder order(a, call.scratch, units);
-    parallel_for_in_order(units, [&](std::int64_t unit, int thread) {
+    const auto visit = [&](std::int64_t unit, int thread) {
       const std::int64_t first_tile = unit / a.kv_heads * block;
       const BackwardTiles<Terms> scratch(a, std::min<std::int64_t>(block, tiles - first_tile), call.scratch, thread);
       visit_keys<Terms>(a, x, order, unit, first_tile, scratch);
-    });
+    };
+    if (shares_begin_documents(a, units / a.kv_heads, block)) {
+      parallel_for(units, visit);
+    } else {
+      parallel_for_in_order(units, visit);
+    }
   });
   store_dq(a, x);
 }

@@ -90,6 +90,7 @@ struct AttentionCall {
   std::int64_t document_of(std::int64_t t) const {
     return std::upper_bound(document_starts, document_starts + documents + 1, t) - document_starts - 1;
   }
+  bool begins_document(std::int64_t t) const { return document_starts[document_of(t)] == t; }
 };
 
 /// Consecutive tiles that one unit of work holds, up to as many as scratch has room for. Blocks change no bits.
@@ -101,6 +102,17 @@ inline int tiles_per_block(const AttentionCall& a, std::int64_t tiles, std::int6
   int block = depth == 2 && a.padded <= kMaxHeadDim / 2 ? kMaxTilesPerBlock : 2;
   while (block > 1 && tiles < std::int64_t{4} * block * threads()) block /= 2;
   return block;
+}
+
+/// Whether every thread's share of `blocks` blocks of `block` tiles begins with a document, so that it can be worked on
+/// in any order beside the others': then a thread takes the tokens that are its own in other kernels too.
+inline bool shares_begin_documents(const AttentionCall& a, std::int64_t blocks, std::int64_t block) {
+  if (a.cached || blocks % threads() != 0) return false;
+  for (std::int64_t share = 1; share < threads(); ++share) {
+    const std::int64_t first = blocks / threads() * share * block * kTile;
+    if (!a.begins_document(first)) return false;
+  }
+  return true;
 }
 
 struct Range {

@@ -24,6 +24,9 @@ constexpr std::int64_t kBlockColumns = 48;
 constexpr std::int64_t kGroupedRows = 512;
 /// Rows that should at least share one packing of B.
 constexpr std::int64_t kMinBlockRows = 96;
+/// Rows of a share where all of A is packed at once: with fewer it costs less that threads read what others packed of A
+/// than that each packs all of B.
+constexpr std::int64_t kMinShareRows = 256;
 /// Rows of which all of A's depth should at least fit into the scratch: else it is cut into groups.
 constexpr std::int64_t kMinPanelRows = 384;
 constexpr std::int64_t kBlocksPerThread = 4;
@@ -66,10 +69,10 @@ std::int64_t even_part(std::int64_t extent, std::int64_t most, std::int64_t tile
   return ceil_div(tiles, parts) * tile;
 }
 
-/// Sets how rows are dealt out, where a share needs at least `least_words` of the scratch.
+/// Sets how rows are dealt out: `least_rows` to a share, with room for the `row_words` of some.
 void deal_rows(Blocking& blocking, const MatrixProduct& p, const MatmulKernels& kernels, std::int64_t shared_words,
-               std::int64_t least_words) {
-  const std::int64_t most = std::min(p.rows / kMinBlockRows, shared_words / least_words);
+               std::int64_t row_words, std::int64_t least_rows) {
+  const std::int64_t most = std::min(p.rows / least_rows, shared_words / (kMinBlockRows * row_words));
   blocking.shares = std::clamp<std::int64_t>(most, 1, threads());
   blocking.share_rows = round_up(ceil_div(p.rows, blocking.shares), kernels.row_tile);
   blocking.share_words = shared_words / blocking.shares / kLineFloats * kLineFloats;
@@ -83,13 +86,13 @@ Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, c
   const std::int64_t row_words = blocking.words(kernels, p.depth);
   std::int64_t most_rows = kBlockRows;
   if (std::min(round_up(p.rows, kernels.row_tile), kMinPanelRows) * row_words <= shared_words) {
-    deal_rows(blocking, p, kernels, shared_words, kMinBlockRows * row_words);
+    deal_rows(blocking, p, kernels, shared_words, row_words, kMinShareRows);
     blocking.group_depth = p.depth;
     blocking.panel_rows = even_part(blocking.share_rows, blocking.share_words / row_words, kernels.row_tile);
   } else {
     // Half of the scratch for A, half for the sums that are carried from group to group.
     const std::int64_t block_words = kernels.words(blocking.depth_block);
-    deal_rows(blocking, p, kernels, shared_words, 2 * kMinBlockRows * block_words);
+    deal_rows(blocking, p, kernels, shared_words, 2 * block_words, kMinBlockRows);
     const std::int64_t half = blocking.share_words / 2;
     most_rows = kGroupedRows;
     blocking.panel_rows = even_part(blocking.share_rows, std::min(most_rows, half / block_words), kernels.row_tile);

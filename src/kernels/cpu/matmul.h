@@ -93,6 +93,6 @@ void matmul(const MatrixProduct& product, const Scratch& scratch);
 
 /// Terms of a sum that are added one after another from zero; then the blocks' sums are added in order.
 std::int64_t depth_block(std::int64_t depth);
-inline constexpr std::int64_t kMaxDepthBlock = kTokenSumBlock;
+inline constexpr std::int64_t kMaxDepthBlock = 640;
 
 }  // namespace heddle::cpu
