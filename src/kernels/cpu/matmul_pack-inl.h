@@ -150,7 +150,9 @@ void pack_along_tile(const T* from, std::int64_t depth_stride, std::int64_t stri
       if constexpr (kTile % kPackLanes == 0) {
         for (std::int64_t i = 0; i < kTile; i += kPackLanes) store(load(FloatTag(), row + i), FloatTag(), to + i);
       } else {
-        for (std::int64_t i = 0; i < kTile; i += 4) hn::StoreU(load_four(row + i), FourTag(), to + i);
+        constexpr hn::CappedTag<float, kTile % 8 == 0 ? 8 : 4> d;
+        constexpr auto kLanes = static_cast<std::int64_t>(hn::MaxLanes(d));
+        for (std::int64_t i = 0; i < kTile; i += kLanes) hn::StoreU(load_lanes(d, row + i), d, to + i);
       }
     }
   }
