@@ -113,10 +113,11 @@ using Stream = void (*)(float* const*, std::size_t, float*);
 constexpr std::size_t kArrays = 4;
 constexpr std::size_t kChunk = std::size_t{1} << 16;  // floats of one index of parallel_for
 
-/// Bytes of each array: twice the last cache, a quarter of the free memory for all of them at most.
+/// Bytes of each array: four times the last cache, since cores may have one each while the system counts one; a quarter
+/// of the free memory for all of them at most.
 std::size_t array_bytes() {
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  const std::size_t wanted = std::max(std::size_t{64} << 20, 2 * static_cast<std::size_t>(std::max(0L, cache)));
+  const std::size_t wanted = std::max(std::size_t{64} << 20, 4 * static_cast<std::size_t>(std::max(0L, cache)));
   const std::size_t bytes = std::min(wanted, available_memory() / 4 / kArrays);
   return std::max<std::size_t>(1, bytes / (kChunk * sizeof(float))) * kChunk * sizeof(float);
 }
