@@ -37,9 +37,11 @@ void pin_this_thread(int core) {
   pthread_setaffinity_np(pthread_self(), sizeof(set), &set);  // where it fails, the system places the thread
 }
 
-/// The threads that serve one calling thread. A region is open while its caller works on it; a worker joins it only
-/// while it is open, and the caller waits only for those that joined. So a worker that sleeps, or that was pushed off
-/// its core, costs its share of the work and no more (OpenMP's barriers wait for every thread, by spinning).
+/// The threads that serve one calling thread. A worker takes part in a region by taking an index of it, and the caller
+/// waits only for those who did. So a worker that sleeps, or that was pushed off its core, costs its share of the work
+/// and no more (OpenMP's barriers wait for every thread, by spinning). Where cores share no cache, each line that goes
+/// from one to the other takes longer than a thousand multiply-adds: what a worker is told is one line, which it spins
+/// on, and what it answers is another.
 /// Workers alone are pinned: a caller's threads of other kinds would inherit its core, and the one that is left is its.
 class Team {
  public:
@@ -47,32 +49,19 @@ class Team {
   explicit Team(std::vector<int> cores) : cores_(std::move(cores)) {}
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
-  ~Team() {
-    stop_ = true;
-    wake_all();
-    for (auto& worker : workers_) worker.join();
-  }
+  ~Team() { dismiss(); }
 
-  /// Threads spin for each other for a moment unless they are `crowded`, more than cores.
-  void run(int size, bool crowded, std::int64_t count, detail::HandOut hand_out, detail::Body body, void* context) {
-    while (workers_.size() + 1 < static_cast<std::size_t>(size)) {
-      workers_.emplace_back([this, index = workers_.size() + 1] {
-        if (index < cores_.size()) pin_this_thread(cores_[index]);
-        serve(static_cast<int>(index));
-      });
-    }
-    patience_.store(crowded ? 0 : kPausesBeforeSleep, std::memory_order_relaxed);
-    body_ = body;
-    context_ = context;
-    size_ = size;
-    deal(count, hand_out == detail::HandOut::in_order ? 1 : size);
-    state_.fetch_add(kGeneration, std::memory_order_release);  // opens
-    wake_all();
-    work(0);
-    state_.fetch_add(kGeneration, std::memory_order_acq_rel);  // closes: nobody joins any more
-    int pauses = 0;
-    const int patience = patience_.load(std::memory_order_relaxed);
-    while ((state_.load(std::memory_order_acquire) & kJoinedMask) != 0) {
+  /// On `size` of `threads` threads. They spin for each other for a moment unless they are `crowded`, more than cores.
+  void run(int size, int threads, bool crowded, std::int64_t count, detail::HandOut hand_out, detail::Body body,
+           void* context) {
+    if (size > room_) hire(std::max(size, threads));
+    generation_ = (generation_ + 1) % kGenerations;
+    const Region region = {generation_, count, hand_out == detail::HandOut::in_order ? 1 : size, body, context};
+    const int patience = crowded ? 0 : kPausesBeforeSleep;
+    for (int thread = 0; thread < size; ++thread) desks_[thread].open(region, thread, patience);
+    wake_up(size);
+    const std::int64_t others = count - work(region, 0);
+    for (int pauses = 0; done_by_workers(size) < others;) {
       if (++pauses < patience) {
         pause_core();
       } else {
@@ -82,85 +71,171 @@ class Team {
   }
 
  private:
-  static constexpr std::uint64_t kGeneration = std::uint64_t{1} << 16, kJoinedMask = kGeneration - 1;
-  static bool is_open(std::uint64_t state) { return ((state >> 16) & 1) != 0; }
+  // Places are a generation and an index in one word: nobody takes an index of a region that is not the one he knows.
+  static constexpr int kIndexBits = 36;
+  static constexpr std::uint64_t kGenerations = std::uint64_t{1} << (64 - kIndexBits);
+  static std::uint64_t place(std::uint64_t generation, std::int64_t index) {
+    return generation << kIndexBits | static_cast<std::uint64_t>(index);
+  }
+  static std::uint64_t generation_of(std::uint64_t place) { return place >> kIndexBits; }
+  static std::int64_t index_of(std::uint64_t place) {
+    return static_cast<std::int64_t>(place & ((std::uint64_t{1} << kIndexBits) - 1));
+  }
 
-  /// Indices that one thread takes first.
-  struct alignas(kLineBytes) Share {
-    std::atomic<std::int64_t> next{0};
-    std::int64_t end = 0;
+  // ThreadSanitizer knows no fences.
+#if defined(__SANITIZE_THREAD__)
+  static constexpr auto kOrderOfOpening = std::memory_order_seq_cst;
+#else
+  static constexpr auto kOrderOfOpening = std::memory_order_release;
+#endif
+
+  struct Region {
+    std::uint64_t generation;
+    std::int64_t count;
+    int shares;
+    detail::Body body;  // null: workers end
+    void* context;
+
+    std::int64_t begin_of(int share) const { return count * share / shares; }
   };
 
-  void wake_all() {
-    wake_.fetch_add(1, std::memory_order_release);
-    wake_.notify_all();
+  /// Of one thread.
+  struct alignas(kLineBytes) Desk {
+    // What the caller tells, in the order in which it is written, `next` last.
+    std::atomic<std::uint64_t> count{0};  // as a place
+    std::atomic<detail::Body> body{nullptr};
+    std::atomic<void*> context{nullptr};
+    std::atomic<int> shares{0}, patience{0};
+    std::atomic<std::uint64_t> next{0};  // place that is taken next of this share
+    // What the worker answers.
+    alignas(kLineBytes) std::atomic<std::uint64_t> done{0};  // indices, as a place
+    std::atomic<std::uint32_t> wakings{0};
+    std::atomic<bool> is_asleep{false};
+
+    void open(const Region& region, int thread, int patience_of_worker) {
+      count.store(place(region.generation, region.count), std::memory_order_relaxed);
+      body.store(region.body, std::memory_order_release);
+      context.store(region.context, std::memory_order_release);
+      shares.store(region.shares, std::memory_order_release);
+      patience.store(patience_of_worker, std::memory_order_relaxed);
+      const std::int64_t first = thread < region.shares ? region.begin_of(thread) : 0;
+      next.store(place(region.generation, first), kOrderOfOpening);
+    }
+    /// The region of that generation; false if the next one is being written, and so this one is over.
+    bool read(std::uint64_t generation, Region& region) const {
+      region.generation = generation;
+      region.shares = shares.load(std::memory_order_acquire);
+      region.context = context.load(std::memory_order_acquire);
+      region.body = body.load(std::memory_order_acquire);
+      const std::uint64_t counted = count.load(std::memory_order_relaxed);  // written before the others, read behind
+      region.count = index_of(counted);
+      return generation_of(counted) == generation;
+    }
+    void wake_up() {
+      if (!is_asleep.load(std::memory_order_seq_cst)) return;
+      wakings.fetch_add(1, std::memory_order_release);
+      wakings.notify_one();
+    }
+    /// Waits for a region behind `seen`, spinning at first.
+    std::uint64_t wait(std::uint64_t seen) {
+      for (int pauses = 0, most = patience.load(std::memory_order_relaxed);;) {
+        const std::uint64_t generation = generation_of(next.load(std::memory_order_acquire));
+        if (generation != seen) return generation;
+        if (++pauses < most) {
+          pause_core();
+        } else {
+          rest(seen);
+        }
+      }
+    }
+    void rest(std::uint64_t seen) {
+      const std::uint32_t before = wakings.load(std::memory_order_acquire);
+      is_asleep.store(true, std::memory_order_seq_cst);
+      if (generation_of(next.load(std::memory_order_seq_cst)) == seen) wakings.wait(before, std::memory_order_acquire);
+      is_asleep.store(false, std::memory_order_relaxed);
+    }
+  };
+
+  /// Those that sleep. Either they are seen asleep, or they see that a region is open, in rest().
+  void wake_up(int size) {
+#if !defined(__SANITIZE_THREAD__)
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+    for (int thread = 1; thread < size; ++thread) desks_[thread].wake_up();
   }
 
-  /// Cuts [0, count) into `shares`.
-  void deal(std::int64_t count, int shares) {
-    if (shares > room_) {
-      shares_ = std::make_unique<Share[]>(static_cast<std::size_t>(shares));
-      room_ = shares;
+  std::int64_t done_by_workers(int size) const {
+    std::int64_t sum = 0;
+    for (int thread = 1; thread < size; ++thread) {
+      const std::uint64_t done = desks_[thread].done.load(std::memory_order_acquire);
+      if (generation_of(done) == generation_) sum += index_of(done);
     }
-    share_count_ = shares;
-    for (std::int64_t i = 0; i < shares; ++i) {
-      shares_[i].next.store(count * i / shares, std::memory_order_relaxed);
-      shares_[i].end = count * (i + 1) / shares;
-    }
+    return sum;
   }
 
-  void take_all(Share& share, int thread) {
-    if (share.next.load(std::memory_order_relaxed) >= share.end) return;
-    for (;;) {
-      const std::int64_t index = share.next.fetch_add(1, std::memory_order_relaxed);
-      if (index >= share.end) return;
-      body_(context_, index, thread);
+  /// Takes what is left of a share; returns how many indices that were.
+  std::int64_t take_share(const Region& region, int share, int thread) {
+    std::atomic<std::uint64_t>& next = desks_[share].next;
+    const std::int64_t end = region.begin_of(share + 1);
+    std::int64_t taken = 0;
+    std::uint64_t at = next.load(std::memory_order_relaxed);
+    while (generation_of(at) == region.generation && index_of(at) < end) {
+      if (!next.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) continue;
+      region.body(region.context, index_of(at), thread);
+      ++taken;
+      ++at;
     }
+    return taken;
   }
 
-  void work(int thread) {
+  /// Works on a region until all its indices are taken; returns how many this thread took.
+  std::int64_t work(const Region& region, int thread) {
     is_inside_region = true;
-    if (thread < share_count_) take_all(shares_[thread], thread);
-    for (int i = 0; i < share_count_; ++i) take_all(shares_[i], thread);
+    std::int64_t taken = thread < region.shares ? take_share(region, thread, thread) : 0;
+    for (int share = 0; share < region.shares; ++share) taken += take_share(region, share, thread);
     is_inside_region = false;
-  }
-
-  /// Joins the region that is open now, if any, and works on it.
-  void join_region(int thread) {
-    std::uint64_t state = state_.load(std::memory_order_acquire);
-    while (is_open(state)) {
-      if (!state_.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel, std::memory_order_acquire))
-        continue;
-      if (thread < size_) work(thread);
-      state_.fetch_sub(1, std::memory_order_release);
-      return;
-    }
+    return taken;
   }
 
   void serve(int thread) {
-    std::uint32_t seen = 0;
-    while (!stop_) {
-      int pauses = 0;
-      const int patience = patience_.load(std::memory_order_relaxed);
-      while (wake_.load(std::memory_order_acquire) == seen && ++pauses < patience) pause_core();
-      wake_.wait(seen, std::memory_order_acquire);
-      seen = wake_.load(std::memory_order_acquire);
-      join_region(thread);
+    Desk& desk = desks_[thread];
+    for (std::uint64_t seen = 0;;) {
+      seen = desk.wait(seen);
+      Region region;
+      if (!desk.read(seen, region)) continue;
+      if (region.body == nullptr) return;
+      const std::int64_t taken = work(region, thread);
+      if (taken > 0) desk.done.store(place(seen, taken), std::memory_order_release);
     }
+  }
+
+  void hire(int size) {
+    dismiss();
+    desks_ = std::make_unique<Desk[]>(static_cast<std::size_t>(size));
+    room_ = size;
+    for (int thread = 1; thread < size; ++thread) {
+      workers_.emplace_back([this, thread] {
+        if (static_cast<std::size_t>(thread) < cores_.size()) pin_this_thread(cores_[static_cast<std::size_t>(thread)]);
+        serve(thread);
+      });
+    }
+  }
+  void dismiss() {
+    generation_ = (generation_ + 1) % kGenerations;
+    for (int thread = 1; thread < room_; ++thread)
+      desks_[thread].open({generation_, 0, 0, nullptr, nullptr}, thread, 0);
+    wake_up(room_);
+    for (auto& worker : workers_) worker.join();
+    workers_.clear();
+    room_ = 0;
+    generation_ = 0;
   }
 
   const std::vector<int> cores_;
   std::vector<std::thread> workers_;
-  std::atomic<int> patience_{0};
-  std::atomic<bool> stop_{false};
-  std::atomic<std::uint32_t> wake_{0};
-  std::atomic<std::uint64_t> state_{0};  // generation << 16 | workers that joined; an odd generation is open
-  // Of the open region; written while it is closed.
-  detail::Body body_ = nullptr;
-  void* context_ = nullptr;
-  int size_ = 0;
-  std::unique_ptr<Share[]> shares_;
-  int share_count_ = 0, room_ = 0;
+  std::unique_ptr<Desk[]> desks_;
+  int room_ = 0;
+  std::uint64_t generation_ = 0;
 };
 
 struct Choice {
@@ -194,7 +269,7 @@ void run_parallel(std::int64_t count, HandOut hand_out, Body body, void* context
     return;
   }
   if (!team) team = std::make_unique<Team>(choice.cores);
-  team->run(size, choice.is_crowded, count, hand_out, body, context);
+  team->run(size, choice.threads, choice.is_crowded, count, hand_out, body, context);
 }
 
 }  // namespace detail

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <thread>
@@ -87,6 +88,21 @@ TEST(ParallelFor, InOrderAnIndexMayWaitForALowerOne) {
       ++done;
     });
     EXPECT_EQ(done, 1000);
+  }
+}
+
+TEST(ParallelFor, ShortRegionsOneAfterAnotherKeepTheirIndicesApart) {
+  for (const int count : {2, 3, 5}) {  // the last two crowd most machines that test this: threads come late
+    const ThreadCount use(count);
+    for (int round = 0; round < 5000; ++round) {
+      const std::int64_t indices = round % 7;
+      std::array<int, 7> visits{};  // plain ints on this stack: a thread that comes too late would spoil the next
+      parallel_for(indices, [&visits](std::int64_t index, int) { ++visits[static_cast<std::size_t>(index)]; });
+      for (std::int64_t i = 0; i < 7; ++i) {
+        ASSERT_EQ(visits[static_cast<std::size_t>(i)], i < indices ? 1 : 0) << count << " threads, round " << round;
+      }
+      if (round % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // threads fall asleep
+    }
   }
 }
 
