@@ -116,7 +116,7 @@ HWY_INLINE void pack_square(const T* from, std::int64_t tile_stride, float* stri
 #endif
 
 /// A full strip whose elements are adjacent along the depth. A cache line of a row is used up before the next row's is
-/// touched: rows a power of two apart share a set of the cache. The strip behind it is brought near.
+/// touched: rows a power of two apart share a set of the cache. The strip behind a narrow one is brought near.
 template <std::int64_t kTile, typename T>
 void pack_along_depth(const T* from, std::int64_t tile_stride, std::int64_t depth, float* strip) {
   constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(T));
