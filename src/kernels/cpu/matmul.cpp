@@ -24,9 +24,10 @@ constexpr std::int64_t kBlockColumns = 48;
 constexpr std::int64_t kGroupedRows = 512;
 /// Rows that should at least share one packing of B.
 constexpr std::int64_t kMinBlockRows = 96;
-/// Rows of a share where all of A is packed at once: with fewer it costs less that threads read what others packed of A
-/// than that each packs all of B.
-constexpr std::int64_t kMinShareRows = 256;
+/// Rows of a share where packed A is as small as this: with fewer it costs less that threads read what others packed of
+/// A than that each packs all of B.
+constexpr std::int64_t kMinSmallShareRows = 256;
+constexpr std::int64_t kSmallWords = std::int64_t{1} << 18;
 /// Rows of which all of A's depth should at least fit into the scratch: else it is cut into groups.
 constexpr std::int64_t kMinPanelRows = 384;
 constexpr std::int64_t kBlocksPerThread = 4;
@@ -86,7 +87,8 @@ Blocking choose_blocking(const MatrixProduct& p, const MatmulKernels& kernels, c
   const std::int64_t row_words = blocking.words(kernels, p.depth);
   std::int64_t most_rows = kBlockRows;
   if (std::min(round_up(p.rows, kernels.row_tile), kMinPanelRows) * row_words <= shared_words) {
-    deal_rows(blocking, p, kernels, shared_words, row_words, kMinShareRows);
+    const bool is_small = p.rows * row_words <= kSmallWords;
+    deal_rows(blocking, p, kernels, shared_words, row_words, is_small ? kMinSmallShareRows : kMinBlockRows);
     blocking.group_depth = p.depth;
     blocking.panel_rows = even_part(blocking.share_rows, blocking.share_words / row_words, kernels.row_tile);
   } else {
