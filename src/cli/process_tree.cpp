@@ -8,7 +8,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -26,10 +25,11 @@ struct Status {
   bool is_zombie = false;
 };
 
-/// /proc/ID/stat: "ID (NAME) STATE PARENT ..."; none for a process that is gone.
+/// /proc/ID/stat: "ID (NAME) STATE PARENT ..."; none for a process that is gone, be it between opening and reading.
 std::optional<Status> status_of(pid_t id) {
   std::ifstream file(fs::path("/proc") / std::to_string(id) / "stat");
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::getline(file, text, '\0');  // to its end; an iterator over the stream would throw where reading fails
   const std::size_t open = text.find('('), close = text.rfind(')');
   if (open == std::string::npos || close == std::string::npos) return std::nullopt;
   Status status;

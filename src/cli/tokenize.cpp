@@ -1,7 +1,8 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
-#include <iostream>
 #include <iterator>
 #include <optional>
 
@@ -26,9 +27,25 @@ struct Options {
   bool lines = false, decode = false, json = false, add_special_tokens = true;
 };
 
+constexpr std::size_t kInputPiece = std::size_t{1} << 20;
+
+/// Fewer bytes only at the end.
+std::size_t read_standard_input(std::span<char> target) {
+  const std::size_t count = std::fread(target.data(), 1, target.size(), stdin);
+  if (std::ferror(stdin) != 0) fail("standard input: cannot be read: {}", std::strerror(errno));
+  return count;
+}
+
 std::string read_input(const std::string& file) {
   if (!file.empty()) return read_text_file(file, std::size_t{16} << 30);
-  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  std::string text;
+  std::size_t held = 0;
+  do {
+    text.resize(held + kInputPiece);
+    held += read_standard_input(std::span(text).subspan(held));
+  } while (held == text.size());
+  text.resize(held);
+  return text;
 }
 
 /// A file or standard input, piece by piece.
@@ -40,10 +57,7 @@ class Input {
   std::string name() const { return file_ ? file_->path() : "standard input"; }
   /// Fewer bytes only at the end.
   std::size_t read(std::span<char> target) {
-    if (!file_) {
-      std::cin.read(target.data(), static_cast<std::streamsize>(target.size()));
-      return static_cast<std::size_t>(std::cin.gcount());
-    }
+    if (!file_) return read_standard_input(target);
     target = target.first(static_cast<std::size_t>(std::min<std::uint64_t>(target.size(), file_->size() - at_)));
     file_->read(at_, target);
     at_ += target.size();

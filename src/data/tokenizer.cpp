@@ -1,7 +1,5 @@
 #include "data/tokenizer.h"
 
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -13,23 +11,12 @@
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/special_tokens.h"
 #include "formats/file_kind.h"
+#include "formats/files.h"
 
 namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_text(const fs::path& path) {
-  constexpr std::uintmax_t most = std::uintmax_t{256} << 20;
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) fail("{}: {}", path.string(), error.message());
-  if (size > most) fail("{} has {} bytes; expected at most {}", path.string(), size, most);
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) fail("{} cannot be read", path.string());
-  return text;
-}
 
 std::string digest(std::string_view text) {
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
@@ -37,7 +24,7 @@ std::string digest(std::string_view text) {
 }
 
 std::unique_ptr<HuggingFaceTokenizer> load_tokenizer_json(const fs::path& path, const AddedTokenLists& lists) {
-  const std::string text = read_text(path);
+  const std::string text = read_text_file(path);
   const Json document = parse_json(text, path.string());
   return std::make_unique<HuggingFaceTokenizer>(JsonEntry(document, path.string()), digest(digest(text) + lists.text()),
                                                 lists);
@@ -45,14 +32,14 @@ std::unique_ptr<HuggingFaceTokenizer> load_tokenizer_json(const fs::path& path, 
 
 std::unique_ptr<HuggingFaceTokenizer> load_gpt2_files(const fs::path& folder) {
   const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
-  const std::string vocab_text = read_text(vocab), merges_text = read_text(merges);
+  const std::string vocab_text = read_text_file(vocab), merges_text = read_text_file(merges);
   const Json document = make_gpt2_document(parse_json(vocab_text, vocab.string()), merges_text);
   return std::make_unique<HuggingFaceTokenizer>(JsonEntry(document, fmt::format("{}, merges.txt", vocab.string())),
                                                 digest(digest(vocab_text) + digest(merges_text)));
 }
 
 std::unique_ptr<SentencePieceTokenizer> load_sentencepiece(const fs::path& path, const TokenizerSettings& settings) {
-  const std::string bytes = read_text(path);
+  const std::string bytes = read_text_file(path);
   return std::make_unique<SentencePieceTokenizer>(SentencePieceModel::parse(bytes, path.string()), settings,
                                                   path.string(), digest(bytes));
 }

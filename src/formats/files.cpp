@@ -38,6 +38,7 @@ std::string read_text_file(const std::filesystem::path& path, std::size_t max_by
     text.append(piece, 0, static_cast<std::size_t>(file.gcount()));
     if (text.size() > max_bytes) fail("{}: is longer than {} bytes", path.string(), max_bytes);
   }
+  if (file.bad()) fail("{}: cannot be read: {}", path.string(), std::strerror(errno));
   return text;
 }
 

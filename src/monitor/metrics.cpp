@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <limits>
 
 #include "base/error.h"
+#include "formats/files.h"
 #include "formats/json.h"
 
 namespace heddle {
@@ -16,9 +15,11 @@ namespace {
 /// fmt's "{}" is the shortest text that reads back to the same double.
 std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : "null"; }
 
+/// Empty where there is no file.
 std::string read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::error_code error;
+  if (std::filesystem::status(path, error).type() == std::filesystem::file_type::not_found) return {};
+  return read_text_file(path, std::numeric_limits<std::size_t>::max());
 }
 
 double real(const Json& line, const char* key) {

@@ -52,6 +52,14 @@ TEST(Program, OutputThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(written.printed, "104 105\n");
 }
 
+TEST(Program, InputThatCannotBeReadIsAFailure) {
+  for (const std::string options : {"", " --lines", " --decode"}) {
+    const Ended folder = run("$HEDDLE tokenize bytes" + options + " 2>&1 </");
+    EXPECT_EQ(folder.code, 1) << options;
+    EXPECT_EQ(folder.printed, "heddle: error: standard input: cannot be read: Is a directory\n") << options;
+  }
+}
+
 TEST(Program, WhatOnlySamplingReadsIsAWarningWithoutIt) {
   const std::string greedy = "$HEDDLE generate no-model --prompt x --seed 1 --temperature 0.5 2>&1";
   EXPECT_THAT(run(greedy).printed,

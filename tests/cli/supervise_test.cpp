@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -171,6 +172,24 @@ TEST_F(Supervise, ACommandThatCannotBeStartedIsAnError) {
   EXPECT_THAT(last_error(), HasSubstr("/no/such/program: cannot be started: No such file"));
   EXPECT_EQ(run({}, std::vector<std::string>{}), 2);
   EXPECT_THAT(last_error(), HasSubstr("COMMAND is missing"));
+}
+
+TEST_F(Supervise, ProcessesThatEndWhileTheyAreLookedAtAreNoError) {
+  std::atomic<bool> is_over{false};
+  std::vector<std::thread> others;
+  for (int i = 0; i < 8; ++i) {
+    others.emplace_back([&] {
+      while (!is_over) {
+        const pid_t other = ::fork();
+        if (other == 0) ::_exit(0);
+        ::waitpid(other, nullptr, 0);
+      }
+    });
+  }
+  EXPECT_EQ(run({"--max_restarts", "100", "--restart_delay", "0"}, std::string("exit 9")), 1);
+  is_over = true;
+  for (auto& thread : others) thread.join();
+  EXPECT_EQ(starts(), 101U) << last_error();
 }
 
 TEST_F(Supervise, SignalsArePassedOnAndTheSaveIsWaitedFor) {

@@ -70,6 +70,11 @@ TEST_F(FileTest, OnlyRegularFilesAreRead) {
   EXPECT_THAT(error_of([&] { FileReader(folder / "absent"); }), HasSubstr("cannot be opened: No such file"));
 }
 
+TEST_F(FileTest, TextThatCannotBeReadIsAnErrorAndNotEmpty) {
+  // The memory of this process can be opened as a file, but has nothing at its first byte.
+  EXPECT_EQ(error_of([] { read_text_file("/proc/self/mem"); }), "/proc/self/mem: cannot be read: Input/output error");
+}
+
 TEST_F(FileTest, AFileWrittenAsideAppearsWholeOrNotAtAll) {
   const auto path = write("f", "old");
   {

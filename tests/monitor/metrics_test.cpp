@@ -1,5 +1,6 @@
 #include "monitor/metrics.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -7,12 +8,16 @@
 #include <limits>
 #include <vector>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "formats/json.h"
 #include "temporary_folder.h"
 
 namespace heddle {
 namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -128,6 +133,13 @@ TEST(MetricsFile, ACutLastLineIsDroppedOnResume) {
     MetricsFile file(path, 100);
     ASSERT_EQ(text_of(path), whole) << "cut after " << cut;
   }
+}
+
+TEST(MetricsFile, AFolderInItsPlaceIsNamed) {
+  const TemporaryFolder folder;
+  EXPECT_THAT([&] { read_metrics(folder.path()); },
+              ThrowsMessage<Error>(HasSubstr(folder.path().string() + ": is a folder; expected a file")));
+  EXPECT_TRUE(read_metrics(folder.path() / "absent").steps.empty());
 }
 
 TEST(MetricsFile, AFreshRunStartsFromNothing) {
