@@ -302,8 +302,8 @@ constexpr std::array kMemory = {
            "Tier of optimizer states and master weights."},
     RunKey{"offload_gradients", Rule::one_of(kOffloadGradients).or_null(), "null",
            put_offload<&RunConfig::offload_gradients>, "",
-           "Tier of gradients beside `offload_optimizer`; default: cpu. `nvme` goes with an optimizer there, and with "
-           "several ranks at `zero_stage` 2 or 3."},
+           "Tier of gradients; default: cpu beside `offload_optimizer`. `nvme` goes without it too, and with several "
+           "ranks at `zero_stage` 2 or 3."},
     RunKey{"offload_param", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_param>, "",
            "Tier of weights, which come to the device for each unit; with several ranks at `zero_stage: 3`."},
     RunKey{"offload_activations", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_activations>, "",

@@ -361,13 +361,12 @@ class RunResolver {
   void check_offload() const {
     const auto& gradients = run_.settings.at("offload_gradients");
     const auto& optimizer = run_.settings.at("offload_optimizer");
-    if (gradients.value == "nvme" ? optimizer.value != "nvme" : gradients.is_set && optimizer.value == "none") {
-      fail("{}: offload_gradients is {}, and offload_optimizer is {} ({}); expected {}", gradients.origin,
-           plain_text(gradients.value), plain_text(optimizer.value), optimizer.origin,
-           gradients.value == "nvme" ? "nvme" : "cpu or nvme");
+    if (gradients.value == "cpu" && optimizer.value == "none") {
+      fail("{}: offload_gradients is cpu, and offload_optimizer is none ({}); expected cpu or nvme", gradients.origin,
+           optimizer.origin);
     }
     if (run_.settings.at("nvme_path").is_set) return;
-    for (const auto* key : {"offload_optimizer", "offload_param", "offload_activations"}) {
+    for (const auto* key : {"offload_optimizer", "offload_gradients", "offload_param", "offload_activations"}) {
       const auto& setting = run_.settings.at(key);
       if (setting.value == "nvme") fail("{}: {} is nvme; expected a folder in nvme_path", setting.origin, key);
     }

@@ -43,6 +43,11 @@ std::vector<Change> changes_of(const RunConfig& run, const Device& device, Offlo
     changes.push_back({aspect, {{key, place_name}}, [member, place](RunConfig& r) { r.*member = place; }});
   };
   if (place == OffloadDevice::nvme && run.offload_gradients != place) {
+    if (run.offload_optimizer != place) {
+      changes.push_back({Aspect::optimizer, {{"offload_gradients", place_name}}, [place](RunConfig& r) {
+                           r.offload_gradients = place;
+                         }});
+    }
     Settings settings = {{"offload_gradients", place_name}};
     if (run.offload_optimizer != place) settings.insert(settings.begin(), {"offload_optimizer", place_name});
     changes.push_back({Aspect::optimizer, std::move(settings),

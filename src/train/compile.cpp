@@ -153,7 +153,8 @@ Offload offload_of(const RunConfig& run) {
   const auto tier = [&](OffloadDevice device) { return kTiers[static_cast<std::size_t>(device)]; };
   // Gradients go to host memory with the optimizer, which reads them there; where ranks hold them whole, they stay.
   const bool are_whole = run.ranks > 1 && run.zero_stage < 2;
-  const bool moves_gradients = run.offload_optimizer != OffloadDevice::none && !are_whole;
+  const bool moves_gradients =
+      (run.offload_optimizer != OffloadDevice::none || run.offload_gradients != OffloadDevice::none) && !are_whole;
   if (run.offload_gradients == OffloadDevice::nvme && are_whole) {
     fail(
         "offload_gradients is nvme, and {} ranks at zero_stage {} hold the gradients whole; expected zero_stage 2 or 3",
@@ -196,8 +197,8 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   moved.resident_units = std::move(activations.stay);
   compiled.block_activations = run.block_activations;
   shard(step, compiled.sharding, moved.gradients == Tier::nvme ? Tier::host : moved.gradients);
-  if (moved.gradients == Tier::nvme) swap_gradients(step, compiled.parameters, compiled.sharding);
   offload(step, moved);
+  if (moved.gradients == Tier::nvme) swap_gradients(step, compiled.parameters, compiled.sharding);
   compiled.micro_batch = append(compiled, std::move(step));
   compiled.norm = append(compiled, make_norm_program(compiled.parameters, compiled.sharding, moved));
   compiled.parameters.optimizer = optimizer_settings(run);

@@ -466,21 +466,25 @@ TEST(RunFile, TheLauncherDecidesTheRanks) {
 }
 
 TEST(RunFile, NvmeNeedsAFolder) {
-  for (const auto* key : {"offload_optimizer", "offload_param", "offload_activations"}) {
+  for (const auto* key : {"offload_optimizer", "offload_gradients", "offload_param", "offload_activations"}) {
     EXPECT_THAT(error_of(fmt::format("{}: nvme", key)),
                 AllOf(StartsWith("run.yaml:1: "), HasSubstr(key), HasSubstr("nvme_path")));
     EXPECT_EQ(error_of(fmt::format("{{{}: nvme, nvme_path: swap}}", key)), "accepted");
-    EXPECT_EQ(error_of(fmt::format("{}: cpu", key)), "accepted");
   }
+  for (const auto* key : {"offload_optimizer", "offload_param", "offload_activations"})
+    EXPECT_EQ(error_of(fmt::format("{}: cpu", key)), "accepted");
 }
 
-TEST(RunFile, GradientsFollowTheOptimizer) {
-  EXPECT_EQ(error_of("offload_gradients: nvme\noffload_optimizer: cpu"),
-            "run.yaml:1: offload_gradients is nvme, and offload_optimizer is cpu (run.yaml:2); expected nvme");
-  EXPECT_THAT(error_of("offload_gradients: cpu"),
-              HasSubstr("offload_optimizer is none (default); expected cpu or nvme"));
-  EXPECT_EQ(error_of("{offload_gradients: nvme, offload_optimizer: nvme, nvme_path: swap}"), "accepted");
-  EXPECT_EQ(error_of("{offload_gradients: cpu, offload_optimizer: nvme, nvme_path: swap}"), "accepted");
+TEST(RunFile, GradientsInHostMemoryFollowTheOptimizer) {
+  EXPECT_EQ(error_of("offload_gradients: cpu"),
+            "run.yaml:1: offload_gradients is cpu, and offload_optimizer is none (default); expected cpu or nvme");
+  for (const auto* optimizer : {"cpu", "nvme"}) {
+    for (const auto* gradients : {"cpu", "nvme"}) {
+      EXPECT_EQ(error_of(fmt::format("{{offload_gradients: {}, offload_optimizer: {}, nvme_path: swap}}", gradients,
+                                     optimizer)),
+                "accepted");
+    }
+  }
 }
 
 TEST(RunFile, RanksAreSharedEvenly) {

@@ -89,11 +89,18 @@ TEST_P(OffloadRun, GradientsOnNvmeGiveTheBitsOfThePlainRun) {
        {Json{{"gradient_accumulation_steps", 1}}, Json{{"gradient_accumulation_steps", 6}, {"bf16", true}},
         Json{{"optim", "muon"}}, Json{{"optim", "adafactor"}}}) {
     const Outcome reference = train_with(plain);
-    Json changes = plain;
-    changes.update(swapped);
-    EXPECT_EQ(train_with(changes), reference) << changes.dump();
-    EXPECT_EQ(held("host", "gradients") + held("device", "gradients"), 0);
-    EXPECT_GT(held("nvme", "gradients"), 0);
+    for (const char* optimizer : {"none", "cpu", "nvme"}) {
+      Json changes = plain;
+      changes.update(swapped);
+      changes["offload_optimizer"] = optimizer;
+      EXPECT_EQ(train_with(changes), reference) << changes.dump();
+      EXPECT_EQ(held("host", "gradients") + held("device", "gradients"), 0);
+      EXPECT_GT(held("nvme", "gradients"), 0);
+    }
+    Json all = plain;
+    all.update(swapped);
+    for (const char* key : {"offload_param", "offload_activations"}) all[key] = "nvme";
+    EXPECT_EQ(train_with(all), reference) << all.dump();
   }
   const Outcome reference = train_with({{"gradient_accumulation_steps", 6}});
   for (const int stage : {2, 3}) {

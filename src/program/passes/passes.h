@@ -70,7 +70,8 @@ void shard(StepProgram& program, const Sharding& sharding, Tier gradients = Tier
 
 /// Moves each gradient to the nvme tier as soon as a micro-batch has added to it, and back to be added to: in host
 /// memory are those under way. The sums of their squares are made meanwhile, so that the norm need not read them again.
-/// Runs after shard() has put them into host memory; changes no bit.
+/// Runs after shard() has put them into host memory, and after offload(), which takes the instructions of a unit
+/// between two transfers as a whole; changes no bit.
 void swap_gradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding);
 
 /// Moves weights, and activations that the backward needs, to another tier. Weights come to the device for each unit
