@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "../train/small_model.h"
 #include "planner/step_cost.h"
 #include "train/run_setup.h"
 
@@ -12,17 +13,6 @@ namespace heddle {
 namespace {
 
 constexpr std::size_t kBlocks = 4;
-
-ModelConfig small_model() {
-  const Json config = {{"model_type", "llama"},    {"hidden_size", 32},
-                       {"intermediate_size", 80},  {"num_hidden_layers", kBlocks},
-                       {"num_attention_heads", 4}, {"num_key_value_heads", 2},
-                       {"vocab_size", 64},         {"max_position_embeddings", 512},
-                       {"rms_norm_eps", 1e-5},     {"rope_theta", 10000.0},
-                       {"hidden_act", "silu"},     {"tie_word_embeddings", true},
-                       {"bos_token_id", nullptr},  {"eos_token_id", nullptr}};
-  return parse_model_config(config.dump(), "config.json");
-}
 
 class ActivationChoice : public testing::Test {
  protected:
@@ -98,7 +88,7 @@ class ActivationChoice : public testing::Test {
     EXPECT_GE(exact, kBudgets / 2);
   }
 
-  const ModelConfig model_ = small_model();
+  const ModelConfig model_ = small_model(kBlocks);
   const Device device_ = nominal_cpu();
   RunConfig run_;
   mutable int compiled_ = 0;

@@ -12,6 +12,8 @@
 namespace heddle {
 namespace {
 
+constexpr std::size_t kBlocks = 3;
+
 RunConfig small_run() {
   RunConfig run;
   run.precision = Precision::bf16;
@@ -22,7 +24,7 @@ RunConfig small_run() {
 }
 
 CompiledRun compile(const RunConfig& run) {
-  return compile_training(small_model(), run, WeightRules(), {512, 1}, StreamCapacity{256, 1});
+  return compile_training(small_model(kBlocks), run, WeightRules(), {512, 1}, StreamCapacity{256, 1});
 }
 
 std::uint64_t at(const PhaseBytes& phase, BufferClass buffer_class) {
@@ -85,7 +87,7 @@ TEST(MemoryPhases, WhatIsAliveNamesWhatMadeIt) {
       std::ranges::find(device.peak.alive, "linear of model.layers.*.mlp.up_proj.weight", &AliveGroup::source);
   ASSERT_NE(up, device.peak.alive.end());
   EXPECT_EQ(up->buffer_class, BufferClass::activations);
-  EXPECT_EQ(up->count, static_cast<std::uint64_t>(kBlocks));
+  EXPECT_EQ(up->count, kBlocks);
   EXPECT_EQ(up->bytes, kBlocks * 512U * 80 * 2);
   EXPECT_TRUE(std::ranges::is_sorted(device.peak.alive, std::ranges::greater{}, &AliveGroup::bytes));
 }
