@@ -42,6 +42,8 @@ class Failed(Exception):
 def contenders(skip_compile, skip_bf16_peer, with_transformers, with_llm_c):
     """Heddle first; then PyTorch as it stands, compiled, and with tcmalloc for its allocations where that is installed; then llm.c."""
     found = [Contender("heddle", "Heddle", "fp32", is_heddle=True), Contender("heddle-bf16", "Heddle", "bf16", is_heddle=True),
+             Contender("heddle-gradients-nvme", "Heddle, gradients and activations on NVMe", "fp32", is_heddle=True,
+                       on_nvme=("offload_gradients", "offload_activations")),
              Contender("heddle-nvme", "Heddle, states on NVMe", "fp32", is_heddle=True, on_nvme=("offload_optimizer", "offload_activations")),
              Contender("heddle-all-nvme", "Heddle, all on NVMe", "fp32", is_heddle=True,
                        on_nvme=("offload_optimizer", "offload_gradients", "offload_param", "offload_activations")),

@@ -21,6 +21,7 @@
 #include "train/memory_phases.h"
 #include "train/memory_timeline.h"
 #include "train/plan_document.h"
+#include "train/residency.h"
 #include "train/run_setup.h"
 
 namespace heddle::cli {
@@ -76,10 +77,12 @@ Target target_of(const std::optional<Hardware>& hardware, const RunConfig& run) 
   return target;
 }
 
-/// Decides what `recompute: auto` leaves open, as `heddle train` does, or by the rates of the device that is named.
+/// Decides what `recompute: auto` leaves open and what stays of what is offloaded, as `heddle train` does, or by the
+/// rates of the device that is named.
 RunConfig decided(RunConfig run, const CompileVariant& compile, const Target& target) {
   if (run.recompute == Recompute::automatic)
     run.block_activations = choose_activations(run, compile, target.limits, target.device.value_or(nominal_cpu()));
+  choose_residency(run, compile, target.limits);
   return run;
 }
 

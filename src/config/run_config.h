@@ -131,13 +131,16 @@ struct RunConfig {
   LossScaling loss_scaling;
   Recompute recompute = Recompute::none;
   std::int64_t recompute_every = 1;  // selective, full: of so many blocks the first is recomputed
-  // By block, whatever `recompute` and `recompute_every` say: what `automatic` was decided to be; empty: undecided.
+  // By block, whatever `recompute`, `recompute_every` and `offload_activations` say: what was decided; empty: nothing.
   std::vector<BlockActivations> block_activations;
   bool tiled_mlp = false;
   std::int64_t tiled_mlp_num_shards = 0;                      // 0: tiles of as many tokens as the hidden size
   std::optional<std::uint64_t> device_memory, memory_budget;  // bytes of a rank: on the device; there and on the host
   int zero_stage = 0;                                         // 0..3
   ZeroOptions zero;
+  /// Of offload_gradients nvme: so many groups of gradients stay in memory all the same; decided when the run is
+  /// compiled within its memory.
+  std::size_t resident_gradients = 0;
   OffloadDevice offload_optimizer = OffloadDevice::none, offload_param = OffloadDevice::none,
                 offload_gradients = OffloadDevice::none,  // none: cpu, wherever the optimizer is offloaded
       offload_activations = OffloadDevice::none;

@@ -303,11 +303,11 @@ constexpr std::array kMemory = {
     RunKey{"offload_gradients", Rule::one_of(kOffloadGradients).or_null(), "null",
            put_offload<&RunConfig::offload_gradients>, "",
            "Tier of gradients; default: cpu beside `offload_optimizer`. `nvme` goes without it too, and with several "
-           "ranks at `zero_stage` 2 or 3."},
+           "ranks at `zero_stage` 2 or 3; no more of them move than the budget asks for."},
     RunKey{"offload_param", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_param>, "",
            "Tier of weights, which come to the device for each unit; with several ranks at `zero_stage: 3`."},
     RunKey{"offload_activations", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_activations>, "",
-           "Tier of what the forward keeps for the backward."},
+           "Tier of what the forward keeps for the backward; with a budget, of as few blocks as it asks for."},
     RunKey{"nvme_path", Rule::text().or_null(), "null", put<&RunConfig::nvme_path>, "",
            "Folder of what is offloaded to `nvme`."},
     RunKey{"device_memory", Rule::bytes().or_null(), "null", put<&RunConfig::device_memory>, "",

@@ -13,14 +13,18 @@ namespace {
 constexpr std::array kModes = {RecomputeMode::none, RecomputeMode::selective, RecomputeMode::full};
 constexpr std::array kNames = {"none", "selective", "full"};
 
-/// By the run's keys alone.
+}  // namespace
+
 BlockActivations activations_of(const RunConfig& run, std::size_t block) {
   if (run.recompute == Recompute::automatic) fail("recompute is auto, which nothing has decided here");
   const bool is_recomputed = block % static_cast<std::size_t>(run.recompute_every) == 0;
   return {is_recomputed ? run.recompute : Recompute::none, run.offload_activations != OffloadDevice::none};
 }
 
-}  // namespace
+std::string activations_key(const RunConfig& run) {
+  if (run.recompute == Recompute::automatic) return "recompute: auto";
+  return run.offload_activations == OffloadDevice::nvme ? "offload_activations: nvme" : "offload_activations: cpu";
+}
 
 bool is_block(const std::string& unit) { return unit.starts_with("block"); }
 

@@ -20,6 +20,11 @@ struct UnitActivations {
 };
 UnitActivations unit_activations(const RunConfig& run, const StepProgram& program);
 
+/// What these keys ask of a block where RunConfig::block_activations says nothing. Throws Error as unit_activations().
+BlockActivations activations_of(const RunConfig& run, std::size_t block);
+/// What RunConfig::block_activations were decided by: "recompute: auto", "offload_activations: nvme".
+std::string activations_key(const RunConfig& run);
+
 /// Whether a unit is one of the model's repeated blocks.
 bool is_block(const std::string& unit);
 

@@ -91,6 +91,25 @@ ProgramBuilder::Options loss_options(const RunConfig& run, std::string name, Str
   return options;
 }
 
+/// Of gradients that go to the nvme tier, so many groups stay: those of several units first, and of the others as many
+/// among the first as among the last, so that there is something to compute beside each transfer.
+CompiledRun::GradientCounts choose_resident(const StepProgram& step, std::size_t groups, Offload& moved) {
+  const auto made = gradient_groups(step);
+  CompiledRun::GradientCounts counts{.groups = made.size()};
+  const auto several = static_cast<std::size_t>(std::ranges::count_if(made, &GradientGroup::is_of_several_units));
+  const std::size_t first = std::min(groups, several), others = made.size() - several, spread = groups - first;
+  std::size_t of_several = 0, of_one = 0;
+  for (const GradientGroup& group : made) {
+    counts.tensors += group.labels.size();
+    const std::size_t before = of_one;
+    const bool stays =
+        group.is_of_several_units ? of_several++ < first : ++of_one * spread / others > before * spread / others;
+    if (stays) moved.resident_gradients.insert(group.labels.begin(), group.labels.end());
+  }
+  counts.resident_tensors = moved.resident_gradients.size();
+  return counts;
+}
+
 int append(CompiledRun& compiled, StepProgram program) {
   compiled.programs.push_back(std::move(program));
   return static_cast<int>(compiled.programs.size()) - 1;
@@ -196,9 +215,11 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   Offload moved = offload_of(run);
   moved.resident_units = std::move(activations.stay);
   compiled.block_activations = run.block_activations;
-  shard(step, compiled.sharding, moved.gradients == Tier::nvme ? Tier::host : moved.gradients);
+  compiled.activations_key = activations_key(run);
+  if (moved.gradients == Tier::nvme) compiled.gradients_on_nvme = choose_resident(step, run.resident_gradients, moved);
+  shard(step, compiled.sharding, moved);
   offload(step, moved);
-  if (moved.gradients == Tier::nvme) swap_gradients(step, compiled.parameters, compiled.sharding);
+  if (moved.gradients == Tier::nvme) swap_gradients(step, compiled.parameters, compiled.sharding, moved);
   compiled.micro_batch = append(compiled, std::move(step));
   compiled.norm = append(compiled, make_norm_program(compiled.parameters, compiled.sharding, moved));
   compiled.parameters.optimizer = optimizer_settings(run);

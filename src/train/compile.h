@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "config/run_config.h"
@@ -31,7 +32,13 @@ struct CompiledRun {
   int threads = 1;
   Sharding sharding;
   std::vector<std::int64_t> cache_limits;           // generation: key_cache_limits of the model
-  std::vector<BlockActivations> block_activations;  // the run's: where `recompute: auto` was decided
+  std::vector<BlockActivations> block_activations;  // the run's, where they were decided, and by which key
+  std::string activations_key;
+  /// Of offload_gradients nvme: how many gradients, and how many groups of them (gradient_groups()), there are, and of
+  /// these the run's that stay in memory.
+  struct GradientCounts {
+    std::size_t tensors = 0, groups = 0, resident_tensors = 0;
+  } gradients_on_nvme;
 
   std::vector<const StepProgram*> program_list() const;
 };

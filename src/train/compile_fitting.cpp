@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "tiers/available_memory.h"
+#include "train/residency.h"
 
 namespace heddle {
 namespace {
@@ -40,9 +41,10 @@ CompiledRun compile_fitting(RunConfig& run, const ModelSource& model, const Weig
     HEDDLE_CHECK(choose);
     run.block_activations = choose(run, compile_for_all, limits);
   }
+  choose_residency(run, compile_for_all, limits);
   CompiledRun compiled = compile(run);
   require_fit(compiled.plan, limits, run);
-  if (!run.block_activations.empty()) note("recompute: auto: {}", activations_text(run.block_activations));
+  for (const std::string& line : decisions(compiled)) note("{}", line);
   return compiled;
 }
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/text.h"
-#include "train/activations.h"
+#include "train/residency.h"
 
 namespace heddle {
 namespace {
@@ -113,8 +113,7 @@ std::string bill_text(const CompiledRun& compiled) {
                                  format_count(static_cast<std::uint64_t>(compiled.parameters.count())),
                                  format_count(static_cast<std::uint64_t>(compiled.parameters.trainable_count())),
                                  torch_name(compiled.activation_type));
-  if (!compiled.block_activations.empty())
-    text += fmt::format("recompute: auto: {}\n", activations_text(compiled.block_activations));
+  for (const std::string& line : decisions(compiled)) text += line + "\n";
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
     const Bill bill = compiled.plan.bills()[static_cast<std::size_t>(tier)];
     if (bill.peak == 0) continue;

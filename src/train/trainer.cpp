@@ -128,7 +128,7 @@ class Trainer {
     Json document = file_.effective();
     if (!run_.block_activations.empty()) {
       document["recompute_blocks"] = {{"value", activations_document(run_.block_activations)},
-                                      {"origin", "recompute: auto"}};
+                                      {"origin", activations_key(run_)}};
     }
     return document;
   }

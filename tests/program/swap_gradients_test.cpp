@@ -17,14 +17,14 @@ struct Compiled {
   MemoryPlan plan;
 };
 
-Compiled compile(const Sharding& sharding, OptimizerKind optimizer = OptimizerKind::adamw) {
-  const Offload moved = {.optimizer = Tier::nvme, .gradients = Tier::nvme};
+Compiled compile(const Sharding& sharding, OptimizerKind optimizer = OptimizerKind::adamw,
+                 const Offload& moved = {.optimizer = Tier::nvme, .gradients = Tier::nvme}) {
   Compiled c;
   c.step = toy::forward(c.parameters);
   differentiate(c.step);
   accumulate(c.step, sharding.accumulation == 1);
-  shard(c.step, sharding, Tier::host);
-  swap_gradients(c.step, c.parameters, sharding);
+  shard(c.step, sharding, moved);
+  swap_gradients(c.step, c.parameters, sharding, moved);
   c.parameters.optimizer.kind = optimizer;
   c.norm = make_norm_program(c.parameters, sharding, moved);
   c.update = make_optimizer_program(c.parameters, DType::f32, sharding, moved);
@@ -89,6 +89,54 @@ TEST_P(SwapGradients, TheUpdateReadsEachOnceAndWritesNoneBack) {
     EXPECT_EQ(read.size(), c.parameters.list.size());
     for (const auto& [label, times] : read) EXPECT_EQ(times, 1) << label;
   }
+}
+
+TEST_P(SwapGradients, ThoseThatStayAreSummedForTheNormAndUpdatedWhileOthersCome) {
+  Offload moved = {.gradients = Tier::nvme};
+  for (const char* name : {"block.0.up", "block.1.up"}) moved.resident_gradients.insert(gradient_label(name));
+  const Compiled c = compile(GetParam(), OptimizerKind::adamw, moved);
+  toy::expect_sound(c.step);
+  std::set<std::string> stored;
+  for (const auto* transfer : toy::all(c.step, "transfer")) {
+    for (const int to : transfer->outputs) {
+      if (is_gradient_far(c.step, to)) stored.insert(c.step.at(to).label);
+    }
+  }
+  EXPECT_EQ(stored.size(), c.parameters.list.size() - moved.resident_gradients.size());
+  for (const std::string& label : moved.resident_gradients) {
+    EXPECT_FALSE(stored.contains(label));
+    EXPECT_EQ(c.update.at(c.update.find_persistent(label)).tier, Tier::device);
+  }
+  EXPECT_EQ(toy::all(c.norm, "sum_of_squares").size(), moved.resident_gradients.size());
+  toy::expect_sound(c.update);
+  std::string order;
+  for (const auto& instruction : c.update.instructions) {
+    const std::string_view name = instruction.operation->name;
+    if (name == "transfer") order += 'T';
+    if (name == "wait" && c.update.at(c.update.root(instruction.inputs[0])).tier == Tier::host) order += 'w';
+    if (name == "adamw") order += 'A';
+  }
+  if (GetParam().ranks == 1) {  // embed, then norm, up and down of each block
+    EXPECT_EQ(order, "TTwATwAATwATwAAwA");
+  }
+}
+
+TEST(GradientGroups, AreInTheOrderOfTheBackwardAndKnowTheTiedHead) {
+  Parameters parameters;
+  StepProgram step = toy::forward(parameters);
+  differentiate(step);
+  accumulate(step);
+  std::vector<std::string> labels;
+  for (const GradientGroup& group : gradient_groups(step)) {
+    ASSERT_EQ(group.labels.size(), 1u);
+    labels.push_back(group.labels[0]);
+    EXPECT_EQ(group.is_of_several_units, group.labels[0] == gradient_label("embed"));
+  }
+  std::vector<std::string> expected;
+  for (const char* name :
+       {"embed", "block.1.down", "block.1.up", "block.1.norm", "block.0.down", "block.0.up", "block.0.norm"})
+    expected.push_back(gradient_label(name));
+  EXPECT_EQ(labels, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, SwapGradients,

@@ -22,13 +22,12 @@ StepProgram make_norm_program(const Parameters& parameters, const Sharding& shar
   const int sums =
       made.persistent(labels::sums_of_squares, DType::f64, {pieces, count, kMostRuns}, BufferClass::workspace);
   const std::int64_t own = pieces > 1 ? sharding.rank * slots : 0;
-  const bool is_summed = offload.gradients == Tier::nvme;  // by swap_gradients()
   std::vector<double> elements;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto& [gradient, parameter] = gradients[static_cast<std::size_t>(i)];
     const std::int64_t size = parameter->shape.elements();
     elements.push_back(static_cast<double>(size));
-    if (is_summed) continue;
+    if (made.program.at(gradient).tier == Tier::nvme) continue;  // summed by swap_gradients()
     const int x = made.updated(gradient, *parameter, sharding.shards_gradients());
     const int y = made.view(sums, own + i * kMostRuns, kMostRuns);
     append_instruction(made.program, find_operation("sum_of_squares"), {x},

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,7 +55,14 @@ struct Offload {
   Tier optimizer = Tier::device;  ///< optimizer states and master weights
   Tier gradients = Tier::device;  ///< nvme: by swap_gradients(), and shard() puts them into host memory
   Tier activations = Tier::device;
+  /// Where gradients leave for the nvme tier: labels of those that stay in memory all the same, beside the optimizer;
+  /// with each all that are made by the same instruction.
+  std::set<std::string> resident_gradients = {};
   std::vector<bool> resident_units = {};  ///< by unit: its activations stay on the device all the same; empty: none's
+
+  Tier tier_of_gradient(const std::string& label) const;
+  /// The same for what shard() makes: those on their way to the nvme tier are in host memory first.
+  Tier memory_of_gradient(const std::string& label) const;
 };
 
 /// ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054): what the ranks share out is gathered before its first use in each
@@ -66,13 +74,22 @@ struct Offload {
 /// micro-batch i being the i / R th of rank i % R. So each is made apart and added as a whole, by one rank too.
 ///
 /// What gathers gradients may lie in another tier (not where ranks hold them whole): then, too, they are made apart.
-void shard(StepProgram& program, const Sharding& sharding, Tier gradients = Tier::device);
+void shard(StepProgram& program, const Sharding& sharding, const Offload& offload = {});
 
-/// Moves each gradient to the nvme tier as soon as a micro-batch has added to it, and back to be added to: in host
-/// memory are those under way. The sums of their squares are made meanwhile, so that the norm need not read them again.
-/// Runs after shard() has put them into host memory, and after offload(), which takes the instructions of a unit
-/// between two transfers as a whole; changes no bit.
-void swap_gradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding);
+/// Gradients that one instruction makes, all that it makes.
+struct GradientGroup {
+  std::vector<std::string> labels;
+  bool is_of_several_units = false;  ///< others add to them later in the backward
+};
+/// In the order of the backward. Runs after accumulate.
+std::vector<GradientGroup> gradient_groups(const StepProgram& program);
+
+/// Moves each gradient that is not resident to the nvme tier as soon as a micro-batch has added to it, and back to be
+/// added to: in host memory are those under way. The sums of their squares are made meanwhile, so that the norm need
+/// not read them again. Runs after shard() has put them into host memory, and after offload(), which takes the
+/// instructions of a unit between two transfers as a whole; changes no bit.
+void swap_gradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding,
+                    const Offload& offload);
 
 /// Moves weights, and activations that the backward needs, to another tier. Weights come to the device for each unit
 /// that uses them; activations leave it after their last use in the forward and come back before their first in the

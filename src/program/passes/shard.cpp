@@ -11,10 +11,10 @@ namespace {
 
 class Shard {
  public:
-  Shard(StepProgram& program, const Sharding& sharding, Tier gradients)
+  Shard(StepProgram& program, const Sharding& sharding, const Offload& offload)
       : program_(program),
         sharding_(sharding),
-        gradients_(gradients),
+        offload_(offload),
         segments_(segments_of(program)),
         insertions_(program) {}
 
@@ -61,7 +61,7 @@ class Shard {
     const bool adds_up = sharding_.accumulation > 1;
     const bool is_whole = !sharding_.shards_gradients();
     if (sharding_.ranks == 1) {
-      if ((adds_up && sharding_.is_ordered) || gradients_ != Tier::device) accumulate_apart(adds_up);
+      accumulate_apart(adds_up);
       return;
     }
     std::map<int, std::vector<Gradient>> by_segment;
@@ -105,7 +105,7 @@ class Shard {
   /// The micro-batch writes into a buffer of its own; what was the gradient's buffer gathers this rank's piece of it.
   Gradient make_transient(int id, const Partition& partition) {
     Buffer target = program_.at(id);
-    target.tier = gradients_;
+    target.tier = offload_.memory_of_gradient(target.label);
     target.type.shape = {partition.piece()};
     const int root = flatten(program_, id, partition.padded());
     Buffer& contribution = program_.at(root);
@@ -144,15 +144,18 @@ class Shard {
     insertions_.insert(position, "wait", written, Queue::compute).inputs = std::move(waited);
   }
 
-  /// One rank: each micro-batch's gradient is made apart and added as a whole, as several ranks would add it.
+  /// One rank: in ordered mode, and where a gradient gathers in another tier, each micro-batch's is made apart and
+  /// added as a whole, as several ranks would add it.
   void accumulate_apart(bool adds_up) {
     for (const int id : persistent_roots(program_, BufferClass::gradients)) {
+      const Tier tier = offload_.memory_of_gradient(program_.at(id).label);
+      if (tier == Tier::device && !(adds_up && sharding_.is_ordered)) continue;
       int last = 0;
       for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
         if (writes(program_.instructions[static_cast<std::size_t>(i)], id)) last = i;
       }
       Buffer target = program_.at(id);
-      target.tier = gradients_;
+      target.tier = tier;
       Buffer& contribution = program_.at(id);
       contribution.label += " of the micro-batch";
       contribution.is_persistent = false;
@@ -199,15 +202,25 @@ class Shard {
 
   StepProgram& program_;
   const Sharding& sharding_;
-  const Tier gradients_;
+  const Offload& offload_;
   std::vector<Segment> segments_;
   Insertions insertions_;
 };
 
 }  // namespace
 
-void shard(StepProgram& program, const Sharding& sharding, Tier gradients) {
-  Shard(program, sharding, gradients).run();
+Tier Offload::tier_of_gradient(const std::string& label) const {
+  if (gradients != Tier::nvme || !resident_gradients.contains(label)) return gradients;
+  return optimizer == Tier::device ? Tier::device : Tier::host;
+}
+
+Tier Offload::memory_of_gradient(const std::string& label) const {
+  const Tier tier = tier_of_gradient(label);
+  return tier == Tier::nvme ? Tier::host : tier;
+}
+
+void shard(StepProgram& program, const Sharding& sharding, const Offload& offload) {
+  Shard(program, sharding, offload).run();
 }
 
 }  // namespace heddle

@@ -12,8 +12,8 @@ namespace {
 
 class SwapGradients {
  public:
-  SwapGradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding)
-      : program_(program), sharding_(sharding), insertions_(program) {
+  SwapGradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding, const Offload& offload)
+      : program_(program), sharding_(sharding), offload_(offload), insertions_(program) {
     for (const auto& parameter : parameters.list) {
       if (!parameter.is_trainable) continue;
       places_.emplace(gradient_label(parameter.name), Place{count_, parameter.shape.elements()});
@@ -28,6 +28,7 @@ class SwapGradients {
                           .buffer_class = BufferClass::workspace,
                           .is_persistent = true});
     for (const int root : persistent_roots(program_, BufferClass::gradients)) {
+      if (offload_.tier_of_gradient(program_.at(root).label) != Tier::nvme) continue;
       const Swapped made = swap(root);
       swapped_.emplace(made.near, made);
     }
@@ -156,6 +157,7 @@ class SwapGradients {
 
   StepProgram& program_;
   const Sharding& sharding_;
+  const Offload& offload_;
   Insertions insertions_;
   std::unordered_map<std::string, Place> places_;  // by the gradient's label
   std::int64_t count_ = 0;
@@ -166,8 +168,32 @@ class SwapGradients {
 
 }  // namespace
 
-void swap_gradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding) {
-  SwapGradients(program, parameters, sharding).run();
+std::vector<GradientGroup> gradient_groups(const StepProgram& program) {
+  std::vector<GradientGroup> groups;
+  struct Made {
+    std::size_t group;
+    int unit;
+  };
+  std::unordered_map<int, Made> made;  // by root
+  for (const auto& instruction : program.instructions) {
+    const std::size_t count = groups.size();
+    for (const int output : instruction.outputs) {
+      if (output < 0 || program.at(output).buffer_class != BufferClass::gradients) continue;
+      const int root = program.root(output);
+      const auto [found, is_first] = made.try_emplace(root, count, instruction.unit);
+      if (is_first) {
+        if (groups.size() == count) groups.emplace_back();
+        groups.back().labels.push_back(program.at(root).label);
+      }
+      groups[found->second.group].is_of_several_units |= found->second.unit != instruction.unit;
+    }
+  }
+  return groups;
+}
+
+void swap_gradients(StepProgram& program, const Parameters& parameters, const Sharding& sharding,
+                    const Offload& offload) {
+  SwapGradients(program, parameters, sharding, offload).run();
 }
 
 }  // namespace heddle

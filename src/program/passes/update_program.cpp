@@ -79,9 +79,9 @@ int UpdateProgram::state(const Parameter& parameter, const OptimizerState& state
 }
 
 int UpdateProgram::gradient(const Parameter& parameter) {
-  return move(
-      root(gradient_label(parameter.name), DType::f32, parameter, BufferClass::gradients, sharding_.shards_gradients()),
-      offload_.gradients);
+  const std::string label = gradient_label(parameter.name);
+  return move(root(label, DType::f32, parameter, BufferClass::gradients, sharding_.shards_gradients()),
+              offload_.tier_of_gradient(label));
 }
 
 int UpdateProgram::gradient_in_memory(const Parameter& parameter) {
@@ -208,16 +208,18 @@ void UpdateOfPieces::append(std::string_view operation, const Parameter& paramet
     } else if (streams) {
       of_gradient = made_.view(gradient, std::min(begin, count), size);
     }
-    fetch(piece);
-    finish_update();
+    if (!piece.far.empty()) {
+      fetch(piece);
+      finish_updates();
+    }
     std::vector<int> inputs = {of_gradient};
     if (factor >= 0) inputs.push_back(factor);
-    pending_ = {operation, std::move(piece), std::move(inputs), std::move(outputs), attributes};
+    pending_.push_back({operation, std::move(piece), std::move(inputs), std::move(outputs), attributes});
   }
 }
 
 void UpdateOfPieces::finish() {
-  finish_update();
+  finish_updates();
   wait_for_store();
 }
 
@@ -236,15 +238,16 @@ int UpdateOfPieces::stage(int id, std::int64_t begin, std::int64_t size, std::in
 }
 
 void UpdateOfPieces::fetch(const Piece& piece) {
-  if (piece.far.empty()) return;
   auto& start = made_.append("transfer", Queue::transfer);
   start.inputs = piece.far;
   start.outputs = piece.near;
 }
 
-void UpdateOfPieces::finish_update() {
-  if (pending_.outputs.empty()) return;
-  const Pending now = std::exchange(pending_, {});
+void UpdateOfPieces::finish_updates() {
+  for (const Pending& pending : std::exchange(pending_, {})) finish_update(pending);
+}
+
+void UpdateOfPieces::finish_update(const Pending& now) {
   if (!now.piece.near.empty()) made_.append("wait", Queue::compute).inputs = now.piece.near;
   append_instruction(made_.program, find_operation(now.operation), now.inputs, now.attributes, now.outputs, 0,
                      Phase::update);

@@ -102,12 +102,13 @@ class UpdateOfPieces {
   int stage(int id, std::int64_t begin, std::int64_t size, std::int64_t room, Piece& piece);
   std::int64_t elements_of(int id) const;
   void fetch(const Piece& piece);
-  void finish_update();
+  void finish_updates();
+  void finish_update(const Pending& now);
   void wait_for_store();
 
   UpdateProgram& made_;
-  Pending pending_;
-  std::vector<int> stored_;  // on their way to the nvme tier
+  std::vector<Pending> pending_;  // one whose operands are fetched, and behind it those that are in memory
+  std::vector<int> stored_;       // on their way to the nvme tier
 };
 
 }  // namespace heddle

@@ -1,0 +1,102 @@
+#include "train/residency.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace heddle {
+namespace {
+
+constexpr std::uint64_t kShareLeft = 8;  // an eighth
+
+/// The greatest number of at most `most` that fits, of those that fit if 0 does.
+template <typename Fits>
+std::size_t most_that_fit(std::size_t most, const Fits& fits) {
+  if (fits(most)) return most;
+  std::size_t low = 0, high = most;  // high does not fit
+  while (high - low > 1) {
+    const std::size_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+class Residency {
+ public:
+  Residency(RunConfig& run, const CompileVariant& compile, const MemoryLimits& limits)
+      : run_(run), compile_(compile), limits_(limits) {}
+
+  void choose() {
+    const bool moves_activations =
+        run_.offload_activations != OffloadDevice::none && has_budget() && run_.recompute != Recompute::automatic;
+    const bool moves_gradients = run_.offload_gradients == OffloadDevice::nvme;
+    if (!moves_activations && !moves_gradients) return;
+    const CompiledRun moved = compile_(run_);
+    if (limits_.excess(moved.plan) > 0) return;
+    if (!run_.memory_budget) {
+      // What the machine has free, less a share: what else the process takes is not planned.
+      const std::uint64_t least = moved.plan.device.peak + moved.plan.host.peak;
+      limits_.total = std::max(least, limits_.total - limits_.total / kShareLeft);
+    }
+    // Gradients first: they are most at the end of the backward, where few activations are left.
+    if (moves_gradients) keep_gradients(moved);
+    if (moves_activations) keep_activations(moved);
+  }
+
+ private:
+  bool has_budget() const { return run_.device_memory || run_.memory_budget; }
+
+  void keep_activations(const CompiledRun& moved) {
+    const auto& units = moved.programs[static_cast<std::size_t>(moved.micro_batch)].units;
+    const auto blocks = static_cast<std::size_t>(std::ranges::count_if(units, is_block));
+    RunConfig variant = run_;
+    const auto keep = [&](std::size_t last) {
+      variant.block_activations.clear();
+      for (std::size_t block = 0; block < blocks; ++block) {
+        variant.block_activations.push_back(activations_of(run_, block));
+        variant.block_activations.back().is_offloaded = block + last < blocks;
+      }
+    };
+    keep(most_that_fit(blocks, [&](std::size_t last) {
+      keep(last);
+      return limits_.excess(compile_(variant).plan) <= 0;
+    }));
+    run_.block_activations = variant.block_activations;
+  }
+
+  void keep_gradients(const CompiledRun& moved) {
+    // Without a budget: no more than it is without them.
+    MemoryLimits limits = limits_;
+    if (!has_budget()) limits.device = moved.plan.device.peak;
+    if (!run_.memory_budget) limits.total = std::min(limits.total, limits.device + moved.plan.host.peak);
+    RunConfig variant = run_;
+    run_.resident_gradients = most_that_fit(moved.gradients_on_nvme.groups, [&](std::size_t groups) {
+      variant.resident_gradients = groups;
+      return limits.excess(compile_(variant).plan) <= 0;
+    });
+  }
+
+  RunConfig& run_;
+  const CompileVariant& compile_;
+  MemoryLimits limits_;
+};
+
+}  // namespace
+
+void choose_residency(RunConfig& run, const CompileVariant& compile, const MemoryLimits& limits) {
+  Residency(run, compile, limits).choose();
+}
+
+std::vector<std::string> decisions(const CompiledRun& compiled) {
+  std::vector<std::string> lines;
+  if (!compiled.block_activations.empty())
+    lines.push_back(fmt::format("{}: {}", compiled.activations_key, activations_text(compiled.block_activations)));
+  const auto& gradients = compiled.gradients_on_nvme;
+  if (gradients.resident_tensors > 0) {
+    lines.push_back(fmt::format("offload_gradients: nvme: {} of {} gradients stay in memory",
+                                gradients.resident_tensors, gradients.tensors));
+  }
+  return lines;
+}
+
+}  // namespace heddle
