@@ -138,9 +138,9 @@ struct RunConfig {
   std::optional<std::uint64_t> device_memory, memory_budget;  // bytes of a rank: on the device; there and on the host
   int zero_stage = 0;                                         // 0..3
   ZeroOptions zero;
-  /// Of offload_gradients nvme: so many groups of gradients stay in memory all the same; decided when the run is
-  /// compiled within its memory.
-  std::size_t resident_gradients = 0;
+  // Of so many groups of weights the gradients (of offload_gradients nvme) or the states stay in memory all the same;
+  // decided when the run is compiled within its memory.
+  std::size_t resident_gradients = 0, resident_states = 0;
   OffloadDevice offload_optimizer = OffloadDevice::none, offload_param = OffloadDevice::none,
                 offload_gradients = OffloadDevice::none,  // none: cpu, wherever the optimizer is offloaded
       offload_activations = OffloadDevice::none;

@@ -299,7 +299,7 @@ constexpr std::array kMemory = {
     RunKey{"zero_stage", Rule::whole(0, 3), "0", put<&RunConfig::zero_stage>, "",
            "What ranks share: 1 optimizer states, 2 also gradients, 3 also weights."},
     RunKey{"offload_optimizer", Rule::one_of(kOffload), "\"none\"", put_offload<&RunConfig::offload_optimizer>, "",
-           "Tier of optimizer states and master weights."},
+           "Tier of optimizer states and master weights; with a budget, of as few weights as it asks for."},
     RunKey{"offload_gradients", Rule::one_of(kOffloadGradients).or_null(), "null",
            put_offload<&RunConfig::offload_gradients>, "",
            "Tier of gradients; default: cpu beside `offload_optimizer`. `nvme` goes without it too, and with several "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -91,23 +92,37 @@ ProgramBuilder::Options loss_options(const RunConfig& run, std::string name, Str
   return options;
 }
 
-/// Of gradients that go to the nvme tier, so many groups stay: those of several units first, and of the others as many
-/// among the first as among the last, so that there is something to compute beside each transfer.
-CompiledRun::GradientCounts choose_resident(const StepProgram& step, std::size_t groups, Offload& moved) {
-  const auto made = gradient_groups(step);
-  CompiledRun::GradientCounts counts{.groups = made.size()};
-  const auto several = static_cast<std::size_t>(std::ranges::count_if(made, &GradientGroup::is_of_several_units));
-  const std::size_t first = std::min(groups, several), others = made.size() - several, spread = groups - first;
-  std::size_t of_several = 0, of_one = 0;
-  for (const GradientGroup& group : made) {
-    counts.tensors += group.labels.size();
-    const std::size_t before = of_one;
-    const bool stays =
-        group.is_of_several_units ? of_several++ < first : ++of_one * spread / others > before * spread / others;
-    if (stays) moved.resident_gradients.insert(group.labels.begin(), group.labels.end());
+/// The gradients of so many groups: as many among the first as among the last, so that where they are updated there is
+/// something to compute beside each transfer. `several_first`: before all others those that several units add to, which
+/// are in memory as a whole whenever one does.
+std::set<std::string> spread(const std::vector<GradientGroup>& groups, std::size_t count, bool several_first) {
+  std::set<std::string> chosen;
+  std::vector<const GradientGroup*> others;
+  for (const GradientGroup& group : groups) {
+    if (!several_first || !group.is_of_several_units) {
+      others.push_back(&group);
+    } else if (count > 0) {
+      chosen.insert(group.labels.begin(), group.labels.end());
+      --count;
+    }
   }
-  counts.resident_tensors = moved.resident_gradients.size();
-  return counts;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if ((i + 1) * count / others.size() > i * count / others.size())
+      chosen.insert(others[i]->labels.begin(), others[i]->labels.end());
+  }
+  return chosen;
+}
+
+/// What stays of what `moved` offloads, by the run's numbers.
+CompiledRun::Residents choose_residents(const StepProgram& step, const RunConfig& run, Offload& moved) {
+  const auto groups = gradient_groups(step);
+  CompiledRun::Residents residents{.groups = groups.size()};
+  for (const GradientGroup& group : groups) residents.weights += group.labels.size();
+  if (moved.optimizer != Tier::device) moved.resident_states = spread(groups, run.resident_states, false);
+  if (moved.gradients == Tier::nvme) moved.resident_gradients = spread(groups, run.resident_gradients, true);
+  residents.states = moved.resident_states.size();
+  residents.gradients = moved.resident_gradients.size();
+  return residents;
 }
 
 int append(CompiledRun& compiled, StepProgram program) {
@@ -216,7 +231,7 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   moved.resident_units = std::move(activations.stay);
   compiled.block_activations = run.block_activations;
   compiled.activations_key = activations_key(run);
-  if (moved.gradients == Tier::nvme) compiled.gradients_on_nvme = choose_resident(step, run.resident_gradients, moved);
+  compiled.residents = choose_residents(step, run, moved);
   shard(step, compiled.sharding, moved);
   offload(step, moved);
   if (moved.gradients == Tier::nvme) swap_gradients(step, compiled.parameters, compiled.sharding, moved);

@@ -34,11 +34,11 @@ struct CompiledRun {
   std::vector<std::int64_t> cache_limits;           // generation: key_cache_limits of the model
   std::vector<BlockActivations> block_activations;  // the run's, where they were decided, and by which key
   std::string activations_key;
-  /// Of offload_gradients nvme: how many gradients, and how many groups of them (gradient_groups()), there are, and of
-  /// these the run's that stay in memory.
-  struct GradientCounts {
-    std::size_t tensors = 0, groups = 0, resident_tensors = 0;
-  } gradients_on_nvme;
+  /// How many weights are trained, in how many groups (gradient_groups()); and of how many the run's numbers of groups
+  /// keep gradients (of offload_gradients nvme) and states in memory.
+  struct Residents {
+    std::size_t weights = 0, groups = 0, gradients = 0, states = 0;
+  } residents;
 
   std::vector<const StepProgram*> program_list() const;
 };

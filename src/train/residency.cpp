@@ -27,10 +27,10 @@ class Residency {
       : run_(run), compile_(compile), limits_(limits) {}
 
   void choose() {
-    const bool moves_activations =
-        run_.offload_activations != OffloadDevice::none && has_budget() && run_.recompute != Recompute::automatic;
-    const bool moves_gradients = run_.offload_gradients == OffloadDevice::nvme;
-    if (!moves_activations && !moves_gradients) return;
+    const bool keeps_activations = may_return(run_.offload_activations) && run_.recompute != Recompute::automatic;
+    const bool keeps_states = may_return(run_.offload_optimizer);
+    const bool keeps_gradients = run_.offload_gradients == OffloadDevice::nvme;
+    if (!keeps_activations && !keeps_states && !keeps_gradients) return;
     const CompiledRun moved = compile_(run_);
     if (limits_.excess(moved.plan) > 0) return;
     if (!run_.memory_budget) {
@@ -38,13 +38,18 @@ class Residency {
       const std::uint64_t least = moved.plan.device.peak + moved.plan.host.peak;
       limits_.total = std::max(least, limits_.total - limits_.total / kShareLeft);
     }
-    // Gradients first: they are most at the end of the backward, where few activations are left.
-    if (moves_gradients) keep_gradients(moved);
-    if (moves_activations) keep_activations(moved);
+    // Activations last: the others have only the update to come and go in.
+    if (keeps_gradients) keep_gradients(moved);
+    if (keeps_states) keep_most(&RunConfig::resident_states, moved, limits_);
+    if (keeps_activations) keep_activations(moved);
   }
 
  private:
   bool has_budget() const { return run_.device_memory || run_.memory_budget; }
+  /// Whether there is a budget for what would stay in place of going there.
+  bool may_return(OffloadDevice place) const {
+    return place == OffloadDevice::nvme ? has_budget() : place == OffloadDevice::cpu && run_.device_memory;
+  }
 
   void keep_activations(const CompiledRun& moved) {
     const auto& units = moved.programs[static_cast<std::size_t>(moved.micro_batch)].units;
@@ -69,9 +74,13 @@ class Residency {
     MemoryLimits limits = limits_;
     if (!has_budget()) limits.device = moved.plan.device.peak;
     if (!run_.memory_budget) limits.total = std::min(limits.total, limits.device + moved.plan.host.peak);
+    keep_most(&RunConfig::resident_gradients, moved, limits);
+  }
+
+  void keep_most(std::size_t RunConfig::*groups, const CompiledRun& moved, const MemoryLimits& limits) {
     RunConfig variant = run_;
-    run_.resident_gradients = most_that_fit(moved.gradients_on_nvme.groups, [&](std::size_t groups) {
-      variant.resident_gradients = groups;
+    run_.*groups = most_that_fit(moved.residents.groups, [&](std::size_t count) {
+      variant.*groups = count;
       return limits.excess(compile_(variant).plan) <= 0;
     });
   }
@@ -91,10 +100,14 @@ std::vector<std::string> decisions(const CompiledRun& compiled) {
   std::vector<std::string> lines;
   if (!compiled.block_activations.empty())
     lines.push_back(fmt::format("{}: {}", compiled.activations_key, activations_text(compiled.block_activations)));
-  const auto& gradients = compiled.gradients_on_nvme;
-  if (gradients.resident_tensors > 0) {
-    lines.push_back(fmt::format("offload_gradients: nvme: {} of {} gradients stay in memory",
-                                gradients.resident_tensors, gradients.tensors));
+  const auto& residents = compiled.residents;
+  if (residents.gradients > 0) {
+    lines.push_back(fmt::format("offload_gradients: nvme: {} of {} gradients stay in memory", residents.gradients,
+                                residents.weights));
+  }
+  if (residents.states > 0) {
+    lines.push_back(fmt::format("offload_optimizer: the states of {} of {} weights stay on the device",
+                                residents.states, residents.weights));
   }
   return lines;
 }

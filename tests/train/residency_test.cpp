@@ -50,11 +50,14 @@ TEST_F(ResidencyTest, WithoutABudgetGradientsTakeWhatActivationsLeave) {
   EXPECT_TRUE(decisions(moved).empty());
 }
 
-TEST_F(ResidencyTest, OneMoreWouldBeTooMany) {
+class ResidencyOfAll : public ResidencyTest, public testing::WithParamInterface<OffloadDevice> {};
+
+TEST_P(ResidencyOfAll, OneMoreWouldBeTooMany) {
   run_.offload_gradients = run_.offload_activations = OffloadDevice::nvme;
+  run_.offload_optimizer = GetParam();
   const CompiledRun moved = compile(run_);
   RunConfig all = run_;
-  all.offload_gradients = all.offload_activations = OffloadDevice::none;
+  all.offload_gradients = all.offload_activations = all.offload_optimizer = OffloadDevice::none;
   const std::uint64_t least = in_memory(moved), most = in_memory(compile(all));
   ASSERT_LT(least, most);
   std::uint64_t before = moved.plan.nvme.peak + 1;
@@ -66,7 +69,11 @@ TEST_F(ResidencyTest, OneMoreWouldBeTooMany) {
     EXPECT_LE(kept.plan.nvme.peak, before) << i;
     before = kept.plan.nvme.peak;
     RunConfig more = decided_;
-    if (++more.resident_gradients <= kept.gradients_on_nvme.groups) {
+    if (++more.resident_gradients <= kept.residents.groups) {
+      EXPECT_GT(in_memory(compile(more)), budget) << i;
+    }
+    more = decided_;
+    if (GetParam() != OffloadDevice::none && ++more.resident_states <= kept.residents.groups) {
       EXPECT_GT(in_memory(compile(more)), budget) << i;
     }
     more = decided_;
@@ -78,6 +85,24 @@ TEST_F(ResidencyTest, OneMoreWouldBeTooMany) {
     }
   }
   EXPECT_EQ(before, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, ResidencyOfAll, testing::Values(OffloadDevice::none, OffloadDevice::nvme));
+
+TEST_F(ResidencyTest, StatesComeBackToTheDeviceThatHasRoom) {
+  run_.offload_optimizer = OffloadDevice::cpu;
+  const CompiledRun moved = compile(run_);
+  RunConfig all = run_;
+  all.offload_optimizer = OffloadDevice::none;
+  run_.memory_budget = std::uint64_t{1} << 30;  // says nothing of the device
+  EXPECT_EQ(chosen(kUnlimitedMemory).plan.device.peak, moved.plan.device.peak);
+  run_.memory_budget.reset();
+  run_.device_memory = (moved.plan.device.peak + compile(all).plan.device.peak) / 2;
+  const CompiledRun kept = chosen(kUnlimitedMemory);
+  EXPECT_LE(kept.plan.device.peak, *run_.device_memory);
+  EXPECT_GT(kept.plan.device.peak, moved.plan.device.peak);
+  EXPECT_LT(kept.plan.host.peak, moved.plan.host.peak);
+  EXPECT_GT(kept.residents.states, 0u);
 }
 
 TEST_F(ResidencyTest, TheDeviceAloneHasABudget) {

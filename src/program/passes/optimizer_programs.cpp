@@ -131,7 +131,8 @@ class OptimizerProgram {
     const bool is_sharded = made_.sharding().shards_optimizer();
     const int root =
         made_.root(master_label(parameter.name), DType::f32, parameter, BufferClass::master_weights, is_sharded);
-    return made_.updated(made_.move(root, offload_.optimizer), parameter, is_sharded);
+    return made_.updated(made_.move(root, offload_.tier_of_states(gradient_label(parameter.name))), parameter,
+                         is_sharded);
   }
 
   int own_elements(int gradient, const Parameter& parameter) {

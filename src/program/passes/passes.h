@@ -55,11 +55,15 @@ struct Offload {
   Tier optimizer = Tier::device;  ///< optimizer states and master weights
   Tier gradients = Tier::device;  ///< nvme: by swap_gradients(), and shard() puts them into host memory
   Tier activations = Tier::device;
-  /// Where gradients leave for the nvme tier: labels of those that stay in memory all the same, beside the optimizer;
-  /// with each all that are made by the same instruction.
+  /// By the labels of their gradients, with each all that are made by the same instruction: weights whose optimizer
+  /// states and master weights stay on the device all the same, and their gradients beside them.
+  std::set<std::string> resident_states = {};
+  /// Where gradients leave for the nvme tier: those that stay in memory all the same, beside the states.
   std::set<std::string> resident_gradients = {};
   std::vector<bool> resident_units = {};  ///< by unit: its activations stay on the device all the same; empty: none's
 
+  /// Of the states of the weight that has the gradient of this label.
+  Tier tier_of_states(const std::string& label) const;
   Tier tier_of_gradient(const std::string& label) const;
   /// The same for what shard() makes: those on their way to the nvme tier are in host memory first.
   Tier memory_of_gradient(const std::string& label) const;

@@ -209,9 +209,13 @@ class Shard {
 
 }  // namespace
 
+Tier Offload::tier_of_states(const std::string& label) const {
+  return resident_states.contains(label) ? Tier::device : optimizer;
+}
+
 Tier Offload::tier_of_gradient(const std::string& label) const {
-  if (gradients != Tier::nvme || !resident_gradients.contains(label)) return gradients;
-  return optimizer == Tier::device ? Tier::device : Tier::host;
+  if (gradients == Tier::device || (gradients == Tier::nvme && !resident_gradients.contains(label))) return gradients;
+  return tier_of_states(label) == Tier::device ? Tier::device : Tier::host;
 }
 
 Tier Offload::memory_of_gradient(const std::string& label) const {

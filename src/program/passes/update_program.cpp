@@ -64,9 +64,10 @@ std::int64_t UpdateProgram::planned_elements(const Parameter& parameter) const {
 
 int UpdateProgram::state(const Parameter& parameter, const OptimizerState& state) {
   const std::string label = state_label(parameter.name, state.name);
+  const Tier tier = offload_.tier_of_states(gradient_label(parameter.name));
   if (state.covered == 0) {
     const int whole = persistent(label, state.dtype, state.shape, BufferClass::optimizer_states);
-    return move(whole, offload_.optimizer == Tier::nvme ? Tier::host : offload_.optimizer);
+    return move(whole, tier == Tier::nvme ? Tier::host : tier);
   }
   const Partition partition = sharding_.partition(parameter.shape.elements());
   const bool is_sharded = sharding_.shards_optimizer();
@@ -75,7 +76,7 @@ int UpdateProgram::state(const Parameter& parameter, const OptimizerState& state
   const int made = persistent(label, state.dtype, shape, BufferClass::optimizer_states);
   const std::int64_t count =
       is_sharded ? partition.end(sharding_.rank) - partition.begin(sharding_.rank) : partition.elements;
-  return view(move(made, offload_.optimizer), 0, divide_up(count, state.covered));
+  return view(move(made, tier), 0, divide_up(count, state.covered));
 }
 
 int UpdateProgram::gradient(const Parameter& parameter) {
