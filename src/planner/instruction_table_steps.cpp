@@ -75,7 +75,8 @@ class TimedSteps {
     } else {
       random_ = random_batch(run, model.config.vocab_size);
     }
-    for (const int program : {compiled_.micro_batch, compiled_.norm, compiled_.update}) {
+    for (const int program : {compiled_.micro_batch, compiled_.norm, compiled_.update, compiled_.streamed_update}) {
+      if (program < 0) continue;
       auto& entry = runs_.emplace_back();
       entry.program = &compiled_.programs[static_cast<std::size_t>(program)];
     }
@@ -107,6 +108,7 @@ class TimedSteps {
     batches_.gather_losses();
     set_update(scalars, run_, ++steps_, run_.learning_rate);
     execute(compiled_.update, scalars, {});
+    if (compiled_.streamed_update >= 0) execute(compiled_.streamed_update, scalars, {});
     step_seconds_ += std::chrono::duration<double>(Clock::now() - start).count();
     tokens_ += static_cast<double>(batch.tokens);
   }

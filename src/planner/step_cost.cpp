@@ -140,7 +140,9 @@ class Roofline {
 StepCost estimate_step(const CompiledRun& compiled, std::int64_t accumulation, const Device& device) {
   Roofline roofline(compiled, device);
   const auto& micro_batch = compiled.programs[static_cast<std::size_t>(compiled.micro_batch)];
-  roofline.add(micro_batch, true, 1);
+  const bool has_update = compiled.micro_batch_with_update >= 0;
+  roofline.add(has_update ? compiled.programs[static_cast<std::size_t>(compiled.micro_batch_with_update)] : micro_batch,
+               true, 1);
   if (accumulation > 1) roofline.add(micro_batch, false, static_cast<double>(accumulation - 1));
   for (const int program : {compiled.norm, compiled.update})
     roofline.add(compiled.programs[static_cast<std::size_t>(program)], true, 1);

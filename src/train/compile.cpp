@@ -130,6 +130,24 @@ int append(CompiledRun& compiled, StepProgram program) {
   return static_cast<int>(compiled.programs.size()) - 1;
 }
 
+void append_update(CompiledRun& compiled, StepProgram step, const Offload& moved) {
+  const auto make = [&](UpdatedWeights updated) {
+    return make_optimizer_program(compiled.parameters, compiled.activation_type, compiled.sharding, moved, updated);
+  };
+  // Beside activations that gather in host memory the pieces of an update would take more of it.
+  const bool may_wait = compiled.sharding.ranks == 1 && moved.activations != Tier::host;
+  StepProgram streamed = may_wait ? make(UpdatedWeights::streamed) : StepProgram{};
+  if (streamed.instructions.empty()) {
+    compiled.update = append(compiled, make(UpdatedWeights::all));
+    return;
+  }
+  update_ahead(step, streamed);
+  step.name += " with the update before";
+  compiled.update = append(compiled, make(UpdatedWeights::in_memory));
+  compiled.streamed_update = append(compiled, std::move(streamed));
+  compiled.micro_batch_with_update = append(compiled, std::move(step));
+}
+
 StepProgram build(CompiledRun& compiled, const ModelConfig& model, ProgramBuilder::Options options,
                   bool is_trained = false) {
   options.activation_type = compiled.activation_type;
@@ -235,11 +253,10 @@ CompiledRun compile_training(const ModelConfig& model, const RunConfig& run, Wei
   shard(step, compiled.sharding, moved);
   offload(step, moved);
   if (moved.gradients == Tier::nvme) swap_gradients(step, compiled.parameters, compiled.sharding, moved);
-  compiled.micro_batch = append(compiled, std::move(step));
+  compiled.micro_batch = append(compiled, step);
   compiled.norm = append(compiled, make_norm_program(compiled.parameters, compiled.sharding, moved));
   compiled.parameters.optimizer = optimizer_settings(run);
-  compiled.update =
-      append(compiled, make_optimizer_program(compiled.parameters, compiled.activation_type, compiled.sharding, moved));
+  append_update(compiled, std::move(step), moved);
   const auto append_forward = [&](ProgramBuilder::Options options) {
     const std::int64_t tokens = options.token_capacity;
     StepProgram program = build(compiled, without_dropout(model), std::move(options));

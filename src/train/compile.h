@@ -28,6 +28,9 @@ struct CompiledRun {
   MemoryPlan plan;
   // Indices into programs; -1 where the run has none.
   int micro_batch = -1, norm = -1, update = -1, evaluate = -1, generate = -1;
+  /// Where weights are updated through the nvme tier, a step leaves these to the next, whose first micro-batch has its
+  /// update within: update is then of the others, and streamed_update of what is left, before anything else is done.
+  int streamed_update = -1, micro_batch_with_update = -1;
   int reference = -1, evaluation_reference = -1;  ///< log-probabilities of preference pairs, before the first step
   int threads = 1;
   Sharding sharding;

@@ -181,7 +181,7 @@ void Executor::run_movement(Bound& bound, const Step& step, const Scalars& scala
   }
 }
 
-void Executor::run(std::size_t program, const Scalars& scalars) {
+void Executor::run(std::size_t program, const Scalars& scalars, const Scalars* update) {
   Bound& bound = bound_[program];
   HEDDLE_CHECK(scalars.tokens <= bound.capacity || bound.token_views.empty());
   if (scalars.tokens != bound.tokens) {
@@ -203,7 +203,7 @@ void Executor::run(std::size_t program, const Scalars& scalars) {
       step.kernel({.in = {bound.views.data() + step.first_input, step.inputs},
                    .out = {bound.views.data() + step.first_output, step.outputs},
                    .attributes = instruction.attributes,
-                   .scalars = scalars,
+                   .scalars = update != nullptr && instruction.phase == Phase::update ? *update : scalars,
                    .scratch = scratch_,
                    .coming = {bound.weights.data() + step.first_coming, step.coming}});
     }

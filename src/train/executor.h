@@ -35,8 +35,9 @@ class Executor {
            Communicator* communicator = nullptr, const std::filesystem::path& nvme_folder = {},
            const TransferOptions& transfers = {});
 
-  /// Executes the program of that index once. scalars.tokens is at most the program's capacity.
-  void run(std::size_t program, const Scalars& scalars);
+  /// Executes the program of that index once. scalars.tokens is at most the program's capacity. `update`: what
+  /// instructions of Phase::update are given in place of `scalars`.
+  void run(std::size_t program, const Scalars& scalars, const Scalars* update = nullptr);
 
   /// A persistent buffer of any program, with its full shape; throws Error if there is none. One of the nvme tier is
   /// seen through a mapping: whoever touched it calls release_nvme() before a program runs.

@@ -39,7 +39,7 @@ std::string phase_of(const CompiledRun& compiled, std::size_t program, Phase pha
   const int index = static_cast<int>(program);
   if (index == compiled.reference || index == compiled.evaluation_reference) return "reference";
   if (index == compiled.evaluate) return "evaluation";
-  if (index == compiled.norm || index == compiled.update) return "optimizer";
+  if (phase == Phase::update) return "optimizer";
   return phase == Phase::forward ? "forward" : "backward";
 }
 

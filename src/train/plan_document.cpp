@@ -71,10 +71,12 @@ void append_program(std::string& text, const StepProgram& program) {
 /// "PARAMETER STATE".
 std::map<std::string, std::uint64_t> state_bytes(const CompiledRun& compiled, Tier tier) {
   std::map<std::string, std::uint64_t> bytes;
-  if (compiled.update < 0) return bytes;
-  for (const auto& buffer : compiled.programs[static_cast<std::size_t>(compiled.update)].buffers) {
-    if (buffer.buffer_class != BufferClass::optimizer_states || buffer.view_of >= 0 || buffer.tier != tier) continue;
-    bytes[buffer.label.substr(buffer.label.rfind(' ') + 1)] += static_cast<std::uint64_t>(buffer.bytes());
+  for (const int update : {compiled.update, compiled.streamed_update}) {
+    if (update < 0) continue;
+    for (const auto& buffer : compiled.programs[static_cast<std::size_t>(update)].buffers) {
+      if (buffer.buffer_class != BufferClass::optimizer_states || buffer.view_of >= 0 || buffer.tier != tier) continue;
+      bytes[buffer.label.substr(buffer.label.rfind(' ') + 1)] += static_cast<std::uint64_t>(buffer.bytes());
+    }
   }
   return bytes;
 }

@@ -229,6 +229,7 @@ class Trainer {
       }
       stop_if_nothing_moves();
       if (is_multiple(run_.check_replicas_steps)) {
+        step_->finish_update();
         check_replicas(state_.step, *executor_, compiled_.parameters, compiled_.sharding, communicator_);
       }
       const bool ends_epoch = state_.schedule_step % schedule_->steps_per_epoch() == 0;
@@ -312,6 +313,7 @@ class Trainer {
   /// Goes back to the checkpoint before the window, and on behind its rows.
   void rewind(const BadWindow& window) {
     saver_->finish();
+    step_->finish_update();
     const Checkpoint checkpoint = rewinding_->checkpoint_before(window, state_.loss_watch.rewinds);
     const TrainingState saved = read_state(checkpoint, data_order_);
     state_ = behind_window(saved, state_, data_order_);
@@ -330,6 +332,7 @@ class Trainer {
 
   /// True: none was better so far.
   bool run_evaluation() {
+    step_->finish_update();
     const auto result =
         evaluate(*executor_, index(compiled_.evaluate), *data_.validation, run_.per_device_eval_batch_size,
                  communicator_, validation_reference_ ? &*validation_reference_ : nullptr);
@@ -338,6 +341,7 @@ class Trainer {
   }
 
   void save() {
+    step_->finish_update();
     auto files = model_files(model_, run_.tokenizer_name, run_.torch_dtype);
     const LoraModules* adapter = compiled_.rules.adapter();
     if (adapter != nullptr) files.push_back({"adapter_config.json", "", adapter_config_text(adapter->config())});
@@ -353,6 +357,7 @@ class Trainer {
   }
 
   void finish() {
+    step_->finish_update();
     const TierBills held = executor_->held();
     std::vector<TierBills> all(static_cast<std::size_t>(communicator_.size()));
     communicator_.all_gather(std::as_bytes(std::span(&held, 1)), std::as_writable_bytes(std::span(all)), "memory held");

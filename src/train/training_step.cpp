@@ -61,7 +61,12 @@ StepMetrics TrainingStep::take(TrainingState& state, LossScaler& scaler, std::in
     const auto feeding = Clock::now();
     feed_.load(micro_batch, scalars);
     metrics.time.data += seconds_since(feeding);
-    executor_.run(index(compiled_.micro_batch), scalars);
+    if (left_) {
+      executor_.run(index(compiled_.micro_batch_with_update), scalars, &*left_);
+      left_.reset();
+    } else {
+      executor_.run(index(compiled_.micro_batch), scalars);
+    }
     return LossSums::of(executor_);
   });
   executor_.run(index(compiled_.norm), scalars);
@@ -78,6 +83,7 @@ StepMetrics TrainingStep::take(TrainingState& state, LossScaler& scaler, std::in
   if (!metrics.skipped) {
     set_update(scalars, run_, ++state.updates, metrics.learning_rate);
     executor_.run(index(compiled_.update), scalars);
+    if (compiled_.streamed_update >= 0) left_ = scalars;
   }
   state.skipped_in_a_row = metrics.skipped ? state.skipped_in_a_row + 1 : 0;
   if (run_.precision == Precision::fp16) {
@@ -100,6 +106,11 @@ StepMetrics TrainingStep::take(TrainingState& state, LossScaler& scaler, std::in
   metrics.step_time = seconds_since(start);
   metrics.tokens_per_second = static_cast<double>(batch.tokens) / metrics.step_time;
   return metrics;
+}
+
+void TrainingStep::finish_update() {
+  if (left_) executor_.run(index(compiled_.streamed_update), *left_);
+  left_.reset();
 }
 
 }  // namespace heddle

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "data/batches.h"
 #include "monitor/metrics.h"
@@ -28,6 +29,10 @@ class TrainingStep {
   StepMetrics take(TrainingState& state, LossScaler& scaler, std::int64_t total_steps,
                    const std::function<void()>& agree);
 
+  /// Makes what the step left of its update to the next one. Before anything but take() reads or writes weights or
+  /// states, or asks the executor what it held.
+  void finish_update();
+
  private:
   const RunConfig& run_;
   const CompiledRun& compiled_;
@@ -35,6 +40,7 @@ class TrainingStep {
   const BatchSchedule& schedule_;
   StreamFeed feed_;
   MicroBatches batches_;
+  std::optional<Scalars> left_;  // of the update that the next step makes
 };
 
 }  // namespace heddle

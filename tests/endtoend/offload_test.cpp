@@ -162,6 +162,36 @@ TEST_P(OffloadRun, WithinABudgetNoMoreMovesThanHasToAndNoBitChanges) {
   }
 }
 
+TEST_P(OffloadRun, WhatLooksBetweenStepsSeesTheWholeUpdate) {
+  write_rows(folder_.path() / "validation.jsonl", 5);
+  const Json plain = {{"gradient_accumulation_steps", 2},
+                      {"lr_scheduler_type", "constant"},
+                      {"save_steps", 2},
+                      {"eval_steps", 3},
+                      {"validation_file", (folder_.path() / "validation.jsonl").string()}};
+  const auto evaluations = [&] {
+    std::ifstream file(out_ / "metrics.jsonl");
+    std::string line, text;
+    while (std::getline(file, line)) {
+      const Json row = parse_json(line, "metrics.jsonl");
+      if (row.contains("eval_loss")) text += row["eval_loss"].dump() + "\n";
+    }
+    return text;
+  };
+  const Outcome reference = train_with(plain);
+  const std::string evaluated = evaluations();
+  EXPECT_THAT(evaluated, testing::Not(testing::IsEmpty()));
+  for (const char* optimizer : {"none", "nvme"}) {
+    Json changes = plain;
+    changes.update({{"offload_optimizer", optimizer}, {"offload_gradients", "nvme"}, {"offload_param", "nvme"}});
+    EXPECT_EQ(train_with(changes), reference) << changes.dump();
+    EXPECT_EQ(evaluations(), evaluated) << changes.dump();
+    Json resumed = plain;
+    resumed["resume_from_checkpoint"] = (out_ / "checkpoint-2").string();
+    EXPECT_EQ(train_with(resumed).weights, reference.weights) << changes.dump();
+  }
+}
+
 TEST_P(OffloadRun, GoesOnFromACheckpointOfTheNvmeTier) {
   Json changes = {{"offload_optimizer", "nvme"}, {"bf16", true}, {"lr_scheduler_type", "constant"}, {"save_steps", 3}};
   const Outcome straight = train_with(changes);

@@ -87,21 +87,19 @@ bool overwrites_gradient(const StepProgram& program, const Instruction& instruct
 }
 
 /// Gradients that the first program naming them overwrites before it reads them live from there on, to the end of that
-/// program and throughout the others that name them.
+/// program, and in the others that name them from where these overwrite them, or else throughout.
 void find_carried(const std::vector<StepProgram*>& programs) {
   std::unordered_map<std::string, bool> carried;
   for (auto* program : programs) {
     for (int id = 0; id < static_cast<int>(program->buffers.size()); ++id) {
       Buffer& buffer = program->at(id);
       if (!buffer.is_persistent || buffer.view_of >= 0 || buffer.buffer_class != BufferClass::gradients) continue;
-      const auto [known, is_first] = carried.try_emplace(buffer.label, false);
-      if (is_first && buffer.first_use >= 0) {
-        const auto& instruction = program->instructions[static_cast<std::size_t>(buffer.first_use)];
-        known->second = overwrites_gradient(*program, instruction, id);
-      }
-      buffer.is_carried = known->second;
+      const bool is_overwritten =
+          buffer.first_use >= 0 &&
+          overwrites_gradient(*program, program->instructions[static_cast<std::size_t>(buffer.first_use)], id);
+      buffer.is_carried = carried.try_emplace(buffer.label, is_overwritten).first->second;
       if (!buffer.is_carried) continue;
-      if (!is_first) buffer.first_use = 0;
+      if (!is_overwritten) buffer.first_use = 0;
       buffer.last_use = static_cast<int>(program->instructions.size()) - 1;
     }
   }

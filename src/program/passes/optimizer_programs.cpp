@@ -12,9 +12,10 @@ namespace {
 class OptimizerProgram {
  public:
   OptimizerProgram(const Parameters& parameters, DType activation_type, const Sharding& sharding,
-                   const Offload& offload)
-      : made_("optimizer", parameters, sharding, offload),
+                   const Offload& offload, UpdatedWeights updated)
+      : made_(updated == UpdatedWeights::streamed ? "optimizer, streamed" : "optimizer", parameters, sharding, offload),
         update_(made_),
+        updated_(updated),
         activation_type_(activation_type),
         settings_(parameters.optimizer),
         offload_(offload),
@@ -24,6 +25,8 @@ class OptimizerProgram {
     const Sharding& sharding = made_.sharding();
     std::vector<std::pair<int, const Parameter*>> updated_wholes;  // of the last unit
     for (const auto* parameter : made_.trainable) {
+      if (updated_ != UpdatedWeights::all && is_streamed(*parameter) != (updated_ == UpdatedWeights::streamed))
+        continue;
       if (!updated_wholes.empty() && updated_wholes.back().second->unit != parameter->unit) {
         update_.finish();
         made_.start_gather(std::exchange(updated_wholes, {}));
@@ -42,9 +45,19 @@ class OptimizerProgram {
   }
 
  private:
+  static bool takes_whole(OptimizerKind kind) {
+    return kind == OptimizerKind::muon || kind == OptimizerKind::adafactor;
+  }
+
+  bool is_streamed(const Parameter& parameter) const {
+    const std::string label = gradient_label(parameter.name);
+    const auto far = {offload_.parameters, offload_.tier_of_states(label), offload_.tier_of_gradient(label)};
+    return !takes_whole(kind_for(settings_, parameter)) && std::ranges::find(far, Tier::nvme) != far.end();
+  }
+
   void append(const Parameter& parameter, int weight) {
     const OptimizerKind kind = kind_for(settings_, parameter);
-    const bool is_whole = kind == OptimizerKind::muon || kind == OptimizerKind::adafactor;
+    const bool is_whole = takes_whole(kind);
     if (is_whole) update_.finish();
     const int gradient = is_whole ? made_.gradient_in_memory(parameter) : made_.gradient(parameter);
     std::vector<Updated> updated = {{weight}, {master(parameter)}};
@@ -153,6 +166,7 @@ class OptimizerProgram {
 
   UpdateProgram made_;
   UpdateOfPieces update_;
+  const UpdatedWeights updated_;
   const DType activation_type_;
   const OptimizerSettings& settings_;
   const Offload& offload_;
@@ -162,8 +176,8 @@ class OptimizerProgram {
 }  // namespace
 
 StepProgram make_optimizer_program(const Parameters& parameters, DType activation_type, const Sharding& sharding,
-                                   const Offload& offload) {
-  return OptimizerProgram(parameters, activation_type, sharding, offload).make();
+                                   const Offload& offload, UpdatedWeights updated) {
+  return OptimizerProgram(parameters, activation_type, sharding, offload, updated).make();
 }
 
 }  // namespace heddle

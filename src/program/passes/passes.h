@@ -130,7 +130,8 @@ struct MemoryPlan {
 /// Assigns every buffer of every program an offset in its tier's arena: persistent buffers by label, the others by
 /// lifetime, larger ones first at the lowest offset that is free throughout (Pisarchyk, Lee 2020, arXiv:2001.03288).
 /// Outputs that may be computed in place take their input's memory. Persistent gradients that the first program naming
-/// them overwrites are carried (Buffer::is_carried): until then their memory serves others.
+/// them overwrites are carried (Buffer::is_carried): until then their memory serves others, there and in other programs
+/// that overwrite them.
 MemoryPlan allocate(const std::vector<StepProgram*>& programs, std::uint64_t scratch_bytes);
 
 /// Programs that make an optimizer step of accumulated gradients, for the trainable parameters in order. Each rank
@@ -139,11 +140,21 @@ StepProgram make_norm_program(const Parameters& parameters, const Sharding& shar
 /// Weight decay falls on tensors of two or more dimensions. Master weights are separate unless `activation_type` is
 /// f32.
 /// States in the host tier are updated where they lie; those in the nvme tier come to the host a piece at a time and go
-/// back, while the piece before is updated. States of tensors as a whole stay in host memory then.
+/// back, while the piece before is updated; small ones some MiB ahead. States of tensors as a whole stay in host memory
+/// then.
 /// An update that needs the whole of a tensor (adafactor, muon) gathers its gradient where ranks share it out, computes
 /// the direction on every rank, and each rank steps with its own elements of it.
+///
+/// `updated`: of all weights, or of those of which nothing that an update of single elements needs lies in the nvme
+/// tier, or of the others.
+enum class UpdatedWeights : std::uint8_t { all, in_memory, streamed };
 StepProgram make_optimizer_program(const Parameters& parameters, DType activation_type, const Sharding& sharding = {},
-                                   const Offload& offload = {});
+                                   const Offload& offload = {}, UpdatedWeights updated = UpdatedWeights::all);
+
+/// Puts an update that the step before has left into the forward of a micro-batch: each weight is updated before it is
+/// used, and what comes from the nvme tier and goes there moves while the units before are computed. Runs on programs
+/// of one rank after all passes but allocate(); changes no bit.
+void update_ahead(StepProgram& step, const StepProgram& update);
 
 /// What training adds to a model's forward: noise on the embeddings (Jain et al. 2023, NEFTune, arXiv:2310.05914), and
 /// to the loss label smoothing (Szegedy et al. 2016, arXiv:1512.00567) and z-loss (Chowdhery et al. 2022, PaLM,

@@ -180,6 +180,13 @@ int UpdateProgram::gathered_gradient(int root, const Parameter& parameter) {
   return elements;
 }
 
+UpdateOfPieces::UpdateOfPieces(UpdateProgram& made) : made_(made) {
+  constexpr std::int64_t kMost = std::int64_t{16} << 20, kShare = 16;
+  for (const auto* parameter : made.trainable)
+    ahead_ += made.planned_elements(*parameter) * static_cast<std::int64_t>(sizeof(float));
+  ahead_ = std::min(kMost, ahead_ / kShare);
+}
+
 void UpdateOfPieces::append(std::string_view operation, const Parameter& parameter, int gradient, int factor,
                             const std::vector<Updated>& updated, const Attributes& attributes) {
   const auto is_far = [&](const Updated& u) { return u.id >= 0 && made_.program.at(u.id).tier == Tier::nvme; };
@@ -211,7 +218,7 @@ void UpdateOfPieces::append(std::string_view operation, const Parameter& paramet
     }
     if (!piece.far.empty()) {
       fetch(piece);
-      finish_updates();
+      finish_updates(ahead_ - staged_bytes(piece));
     }
     std::vector<int> inputs = {of_gradient};
     if (factor >= 0) inputs.push_back(factor);
@@ -220,7 +227,7 @@ void UpdateOfPieces::append(std::string_view operation, const Parameter& paramet
 }
 
 void UpdateOfPieces::finish() {
-  finish_updates();
+  finish_updates(-1);
   wait_for_store();
 }
 
@@ -244,8 +251,21 @@ void UpdateOfPieces::fetch(const Piece& piece) {
   start.outputs = piece.near;
 }
 
-void UpdateOfPieces::finish_updates() {
-  for (const Pending& pending : std::exchange(pending_, {})) finish_update(pending);
+std::int64_t UpdateOfPieces::staged_bytes(const Piece& piece) const {
+  std::int64_t bytes = 0;
+  for (const int id : piece.near) bytes += made_.program.at(id).bytes();
+  return bytes;
+}
+
+void UpdateOfPieces::finish_updates(std::int64_t most) {
+  std::int64_t staged = 0;
+  for (const Pending& pending : pending_) staged += staged_bytes(pending.piece);
+  auto next = pending_.begin();
+  for (; next != pending_.end() && staged > most; ++next) {
+    staged -= staged_bytes(next->piece);
+    finish_update(*next);
+  }
+  pending_.erase(pending_.begin(), next);
 }
 
 void UpdateOfPieces::finish_update(const Pending& now) {

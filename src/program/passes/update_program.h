@@ -80,7 +80,7 @@ struct Updated {
 /// next update is appended, or at finish().
 class UpdateOfPieces {
  public:
-  explicit UpdateOfPieces(UpdateProgram& made) : made_(made) {}
+  explicit UpdateOfPieces(UpdateProgram& made);
 
   /// Inputs of the operation: the gradient (or a direction), and `factor` unless it is -1.
   void append(std::string_view operation, const Parameter& parameter, int gradient, int factor,
@@ -102,12 +102,15 @@ class UpdateOfPieces {
   int stage(int id, std::int64_t begin, std::int64_t size, std::int64_t room, Piece& piece);
   std::int64_t elements_of(int id) const;
   void fetch(const Piece& piece);
-  void finish_updates();
+  std::int64_t staged_bytes(const Piece& piece) const;
+  /// The first of those pending, until no more than so many bytes are staged for the others.
+  void finish_updates(std::int64_t most);
   void finish_update(const Pending& now);
   void wait_for_store();
 
   UpdateProgram& made_;
-  std::vector<Pending> pending_;  // one whose operands are fetched, and behind it those that are in memory
+  std::int64_t ahead_ = 0;        // bytes of pieces that are small, in memory at a time
+  std::vector<Pending> pending_;  // those whose operands are fetched, and between them those that are in memory
   std::vector<int> stored_;       // on their way to the nvme tier
 };
 
