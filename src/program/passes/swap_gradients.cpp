@@ -180,7 +180,7 @@ std::vector<GradientGroup> gradient_groups(const StepProgram& program) {
     for (const int output : instruction.outputs) {
       if (output < 0 || program.at(output).buffer_class != BufferClass::gradients) continue;
       const int root = program.root(output);
-      const auto [found, is_first] = made.try_emplace(root, count, instruction.unit);
+      const auto [found, is_first] = made.try_emplace(root, Made{count, instruction.unit});
       if (is_first) {
         if (groups.size() == count) groups.emplace_back();
         groups.back().labels.push_back(program.at(root).label);
