@@ -117,7 +117,10 @@ std::set<std::string> spread(const std::vector<GradientGroup>& groups, std::size
 CompiledRun::Residents choose_residents(const StepProgram& step, const RunConfig& run, Offload& moved) {
   const auto groups = gradient_groups(step);
   CompiledRun::Residents residents{.groups = groups.size()};
-  for (const GradientGroup& group : groups) residents.weights += group.labels.size();
+  for (const GradientGroup& group : groups) {
+    residents.weights += group.labels.size();
+    residents.groups_of_several_units += group.is_of_several_units ? 1 : 0;
+  }
   if (moved.optimizer != Tier::device) moved.resident_states = spread(groups, run.resident_states, false);
   if (moved.gradients == Tier::nvme) moved.resident_gradients = spread(groups, run.resident_gradients, true);
   residents.states = moved.resident_states.size();

@@ -40,7 +40,7 @@ struct CompiledRun {
   /// How many weights are trained, in how many groups (gradient_groups()); and of how many the run's numbers of groups
   /// keep gradients (of offload_gradients nvme) and states in memory.
   struct Residents {
-    std::size_t weights = 0, groups = 0, gradients = 0, states = 0;
+    std::size_t weights = 0, groups = 0, groups_of_several_units = 0, gradients = 0, states = 0;
   } residents;
 
   std::vector<const StepProgram*> program_list() const;

@@ -3,17 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace heddle {
 namespace {
 
 constexpr std::uint64_t kShareLeft = 8;  // an eighth
 
-/// The greatest number of at most `most` that fits, of those that fit if 0 does.
+/// The greatest number from `least`, which fits, to `most` that fits.
 template <typename Fits>
-std::size_t most_that_fit(std::size_t most, const Fits& fits) {
+std::size_t most_that_fit(std::size_t least, std::size_t most, const Fits& fits) {
   if (fits(most)) return most;
-  std::size_t low = 0, high = most;  // high does not fit
+  std::size_t low = least, high = most;  // high does not fit
   while (high - low > 1) {
     const std::size_t middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;
@@ -31,7 +32,8 @@ class Residency {
     const bool keeps_states = may_return(run_.offload_optimizer);
     const bool keeps_gradients = run_.offload_gradients == OffloadDevice::nvme;
     if (!keeps_activations && !keeps_states && !keeps_gradients) return;
-    const CompiledRun moved = compile_(run_);
+    CompiledRun moved = compile_(run_);
+    if (keeps_gradients) keep_gradients_of_several_units(moved);
     if (limits_.excess(moved.plan) > 0) return;
     if (!run_.memory_budget) {
       // What the machine has free, less a share: what else the process takes is not planned.
@@ -51,6 +53,19 @@ class Residency {
     return place == OffloadDevice::nvme ? has_budget() : place == OffloadDevice::cpu && run_.device_memory;
   }
 
+  /// The gradient of a tied head comes as a whole whenever something is added to it: where it stays the run may need
+  /// less, which then takes the place of `moved`.
+  void keep_gradients_of_several_units(CompiledRun& moved) {
+    RunConfig variant = run_;
+    variant.resident_gradients = moved.residents.groups_of_several_units;
+    CompiledRun kept = compile_(variant);
+    const auto in_memory = [](const CompiledRun& run) { return run.plan.device.peak + run.plan.host.peak; };
+    const std::uint64_t device = has_budget() ? limits_.device : moved.plan.device.peak;
+    if (in_memory(kept) >= in_memory(moved) || kept.plan.device.peak > device) return;
+    run_.resident_gradients = variant.resident_gradients;
+    moved = std::move(kept);
+  }
+
   void keep_activations(const CompiledRun& moved) {
     const auto& units = moved.programs[static_cast<std::size_t>(moved.micro_batch)].units;
     const auto blocks = static_cast<std::size_t>(std::ranges::count_if(units, is_block));
@@ -62,7 +77,7 @@ class Residency {
         variant.block_activations.back().is_offloaded = block + last < blocks;
       }
     };
-    keep(most_that_fit(blocks, [&](std::size_t last) {
+    keep(most_that_fit(0, blocks, [&](std::size_t last) {
       keep(last);
       return limits_.excess(compile_(variant).plan) <= 0;
     }));
@@ -79,7 +94,7 @@ class Residency {
 
   void keep_most(std::size_t RunConfig::*groups, const CompiledRun& moved, const MemoryLimits& limits) {
     RunConfig variant = run_;
-    run_.*groups = most_that_fit(moved.residents.groups, [&](std::size_t count) {
+    run_.*groups = most_that_fit(run_.*groups, moved.residents.groups, [&](std::size_t count) {
       variant.*groups = count;
       return limits.excess(compile_(variant).plan) <= 0;
     });

@@ -18,7 +18,9 @@ class ResidencyTest : public testing::Test {
 
   CompiledRun compile(const RunConfig& run) const {
     ++compiled_;
-    return compile_training(small_model(kBlocks), run, WeightRules(), {512, 1}, std::nullopt);
+    ModelConfig model = small_model(kBlocks);
+    model.vocab_size = vocabulary_;
+    return compile_training(model, run, WeightRules(), {512, 1}, std::nullopt);
   }
 
   /// The run within so many bytes of device and host; with all of it where there is no budget.
@@ -35,6 +37,7 @@ class ResidencyTest : public testing::Test {
   }
 
   RunConfig run_, decided_;
+  std::int64_t vocabulary_ = 64;
   mutable int compiled_ = 0;
 };
 
@@ -145,10 +148,24 @@ TEST_F(ResidencyTest, KeysOfRecomputationHold) {
 
 TEST_F(ResidencyTest, ARunThatDoesNotFitStaysAsItIs) {
   run_.offload_gradients = run_.offload_activations = OffloadDevice::nvme;
-  run_.memory_budget = in_memory(compile(run_)) - 1;
+  run_.memory_budget = in_memory(compile(run_)) / 2;
   chosen(kUnlimitedMemory);
   EXPECT_EQ(decided_.resident_gradients, 0u);
   EXPECT_TRUE(decided_.block_activations.empty());
+}
+
+TEST_F(ResidencyTest, ATiedGradientThatTakesLessWhereItStaysMakesARunFit) {
+  vocabulary_ = 16384;
+  run_.offload_gradients = run_.offload_activations = OffloadDevice::nvme;
+  const CompiledRun moved = compile(run_);
+  RunConfig stays = run_;
+  stays.resident_gradients = 1;
+  const std::uint64_t least = in_memory(compile(stays));
+  ASSERT_LT(least, in_memory(moved));
+  run_.memory_budget = (least + in_memory(moved)) / 2;
+  const CompiledRun kept = chosen(kUnlimitedMemory);
+  EXPECT_GE(decided_.resident_gradients, 1u);
+  EXPECT_LE(in_memory(kept), *run_.memory_budget);
 }
 
 TEST_F(ResidencyTest, NothingIsTriedWhereNothingMoves) {
